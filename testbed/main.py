@@ -7,8 +7,9 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, cast
 
 from testbed import settings
@@ -52,7 +53,7 @@ def up(argv: Sequence[str] | None = None) -> int:
     bed = _bed(Report())
     started = time.monotonic()
     try:
-        with bed.cache.locked(bed.report):
+        with _terminable(), bed.cache.locked(bed.report):
             missing = _bring_up(bed, names)
             found = _write_settings(bed, missing)
     except TestbedError as error:
@@ -187,10 +188,18 @@ def status(argv: Sequence[str] | None = None) -> int:
     return 1 if missing else 0
 
 
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM acts like Ctrl-C: what is half done is undone on the way out."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _bed(report: Report) -> Bed:
     machine = Machine()
-    # As on Ctrl-C: what is half done is undone on the way out.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return Bed(machine, Cache(default_root(machine.environ)), report)
 
 

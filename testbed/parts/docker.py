@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from testbed.core import TestbedError
 from testbed.daemon import Daemon, command_of, end
@@ -18,8 +18,6 @@ from testbed.parts.packages import apt_install
 from testbed.settings import DockerSettings
 
 SOCKET = Path("/var/run/docker.sock")
-_PID_FILE = Path("/var/run/docker.pid")
-_CONTAINERD_PID_FILE = Path("/var/run/docker/containerd/containerd.pid")
 _ANSWER_SECONDS = 10.0
 
 
@@ -49,6 +47,9 @@ class DockerCli:
 
 class Docker(Part[DockerSettings]):
     name = "docker"
+
+    patience: ClassVar[float] = 30
+    """How long a daemon that is not ours may take to answer: it may just be starting."""
 
     def look(self) -> DockerSettings:
         if self.machine.which("docker") is None:
@@ -111,13 +112,13 @@ class Docker(Part[DockerSettings]):
 
     def _refuse_a_silent_daemon(self) -> None:
         """A daemon that lives and does not answer is not ours to kill, unless we started it."""
-        pid = _pid_in(_PID_FILE)
+        pid = _pid_in(self._pid_file)
         if pid is None or command_of(pid) != "dockerd":
             return
         if self._daemon().pid == pid:
             self._daemon().stop(grace=15)
             return
-        deadline = time.monotonic() + 30  # it may just be starting
+        deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             if self._answers():
                 return
@@ -129,14 +130,19 @@ class Docker(Part[DockerSettings]):
 
     def _heal(self) -> None:
         """Clears what a killed daemon left: a pid file that names another program, and its containerd."""
-        pid = _pid_in(_PID_FILE)
+        pid = _pid_in(self._pid_file)
         if pid is not None and command_of(pid) != "dockerd":
-            _PID_FILE.unlink(missing_ok=True)
-        orphan = _pid_in(_CONTAINERD_PID_FILE)
+            self._pid_file.unlink(missing_ok=True)
+        containerd = self.machine.root / "var/run/docker/containerd/containerd.pid"
+        orphan = _pid_in(containerd)
         if orphan is not None:
             if command_of(orphan) == "containerd":
                 end(orphan, grace=5)
-            _CONTAINERD_PID_FILE.unlink(missing_ok=True)
+            containerd.unlink(missing_ok=True)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.machine.root / "var/run/docker.pid"
 
     def stop(self) -> None:
         daemon = self._daemon()

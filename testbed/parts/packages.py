@@ -16,7 +16,6 @@ from testbed.machine import CODENAME
 from testbed.parts.base import Bed
 
 _APT = threading.Lock()
-_POLICY = Path("/usr/sbin/policy-rc.d")
 _POLICY_TEXT = "#!/bin/sh\n# Made by testbed/up for the time of one installation.\nexit 101\n"
 
 # Another program may hold dpkg's lock for a while (an unattended upgrade): wait for it, do not fail.
@@ -37,10 +36,10 @@ def apt_install(bed: Bed, part: str, packages: Sequence[str]) -> None:
             return
         machine.require_root(f"Installing {names}")
         machine.require_debian(f"Installing {names}")
-        machine.require_disk(Path("/var/cache/apt/archives"), 1, f"Installing {names}")
+        machine.require_disk(machine.root / "var/cache/apt/archives", 1, f"Installing {names}")
         # --no-remove: no test is worth a package that the machine has.
         argv = [*_APT_GET, "install", "--no-install-recommends", "--no-remove", *packages]
-        with bed.report.step(part, f"packages installed: {names}"), _no_services():
+        with bed.report.step(part, f"packages installed: {names}"), _no_services(machine.root):
             # A killed installation leaves unpacked packages behind; this finishes them.
             machine.try_run(["dpkg", "--configure", "-a", "--force-confold"], timeout=600, env=_QUIET)
             first = machine.try_run(argv, timeout=1200, env=_QUIET)
@@ -68,23 +67,24 @@ def _apt_reason(stderr: str) -> str | None:
 
 
 @contextmanager
-def _no_services() -> Iterator[None]:
+def _no_services(root: Path) -> Iterator[None]:
     """Keeps packages from starting their services where no service manager would look after them."""
+    policy = root / "usr/sbin/policy-rc.d"
     with contextlib.suppress(OSError):
-        if _POLICY.read_text() == _POLICY_TEXT:
-            _POLICY.unlink()  # left by a call that was killed
-    if Path("/run/systemd/system").exists() or _POLICY.exists():
+        if policy.read_text() == _POLICY_TEXT:
+            policy.unlink()  # left by a call that was killed
+    if (root / "run/systemd/system").exists() or policy.exists():
         yield
         return
     try:
-        _POLICY.write_text(_POLICY_TEXT)
-        _POLICY.chmod(0o755)
+        policy.write_text(_POLICY_TEXT)
+        policy.chmod(0o755)
         yield
     finally:
-        _POLICY.unlink(missing_ok=True)
+        policy.unlink(missing_ok=True)
 
 
-def apt_sources(etc_apt: Path = Path("/etc/apt")) -> str:
+def apt_sources(etc_apt: Path) -> str:
     """The machine's own entries for Debian's archive, one-line style and deb822, for a chroot made from them.
 
     Other archives (a vendor's) are left out: their packages are not wanted and their keys may be missing.

@@ -73,7 +73,7 @@ def debian(bed: Bed, part: str, recipe: Recipe) -> Path:
 
 def _mmdebstrap(bed: Bed, recipe: Recipe, work: Path) -> Path:
     work.chmod(0o755)  # apt drops root for downloads and must get in
-    text = apt_sources()
+    text = apt_sources(bed.machine.root / "etc/apt")
     # mmdebstrap takes the style of a file from its name.
     sources = work / ("debian.sources" if text.lower().lstrip().startswith("types:") else "debian.list")
     sources.write_text(text)

@@ -19,7 +19,7 @@ import pytest
 from testbed import main, settings
 from testbed.cache import Cache
 from testbed.core import Report, TestbedError
-from testbed.daemon import Daemon, start_time
+from testbed.daemon import Daemon, command_of, start_time
 from testbed.machine import Machine, Output
 from testbed.parts import Bed, Part, with_needs
 from testbed.parts.bubblewrap import Bubblewrap
@@ -225,6 +225,8 @@ def test_a_docker_daemon_that_does_not_answer_is_not_replaced(
     shutil.copy("/bin/sleep", silent)
     process = subprocess.Popen([silent, "60"])
     try:
+        while command_of(process.pid) != "dockerd":  # the kernel names it a moment after it has started
+            time.sleep(0.01)
         (one.machine.root / "var/run/docker.pid").write_text(str(process.pid))
         with pytest.raises(TestbedError, match="does not answer") as caught:
             Docker(one).bring_up()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from testbed.core import TestbedError
-from testbed.daemon import Daemon, command_of, end
+from testbed.daemon import Daemon, command_of, end, start_time
 from testbed.machine import CommandError, Machine, Output
 from testbed.parts.base import Part
 from testbed.parts.packages import apt_install
@@ -131,8 +130,8 @@ class Docker(Part[DockerSettings]):
     def _heal(self) -> None:
         """Clears what a killed daemon left: a pid file that names another program, and its containerd."""
         pid = _pid_in(self._pid_file)
-        if pid is not None and command_of(pid) != "dockerd":
-            self._pid_file.unlink(missing_ok=True)
+        if pid is None or command_of(pid) != "dockerd":
+            self._pid_file.unlink(missing_ok=True)  # a zombie is reason enough for the daemon not to start
         containerd = self.machine.root / "var/run/docker/containerd/containerd.pid"
         orphan = _pid_in(containerd)
         if orphan is not None:
@@ -177,9 +176,9 @@ def host_mtu() -> int:
 
 
 def _pid_in(path: Path) -> int | None:
+    """The pid in a pid file, if such a process is alive."""
     try:
         pid = int(path.read_text())
-        os.kill(pid, 0)
     except (OSError, ValueError):
         return None
-    return pid
+    return pid if start_time(pid) else None

@@ -10,9 +10,10 @@ One byte stream carries many calls. Everything on it is a frame:
      |                                                   |
      |-- stream n  one request (MESSAGE) ------------->  |      opens stream n; n is never used twice
      |-- stream n  DATA* END  (stdin, file to write) ->  |
-     |<- stream n  DATA*, DATA_ERR*, events -----------  |      output, file contents, pages of a listing
+     |<- stream n  DATA*, DATA_ERR*, EVENT* -----------  |      output, file contents, pages of a listing
      |<- stream n  reply or Failure (MESSAGE) ---------  |      closes stream n
-     |-- stream n  RESET ----------------------------->  |      the caller gave up: the work is cancelled
+     |-- stream n  RESET ----------------------------->  |      the caller gave up: the work is cancelled, and
+     |                                                   |      the reply comes all the same, when it is over
      |-- stream n  WINDOW u32 ------------------------>  |      the sender of DATA may send so many bytes more
 
 Each direction of a stream starts with `window` bytes of credit, so a reader that stalls stalls only its own
@@ -49,7 +50,7 @@ class Kind(IntEnum):
     """What the payload of a frame is."""
 
     MESSAGE = 0
-    """JSON"""
+    """JSON: a request, which opens its stream, or a reply, which closes it"""
     DATA = 1
     """raw bytes: stdin or file contents to the guest; stdout or file contents to the host"""
     DATA_ERR = 2
@@ -60,6 +61,8 @@ class Kind(IntEnum):
     """u32: bytes of DATA that the receiver of this frame may send in addition"""
     RESET = 5
     """the caller gave up on this stream"""
+    EVENT = 6
+    """JSON: something on the way to the reply"""
 
 
 class Feature(StrEnum):
@@ -165,6 +168,8 @@ class GuestConfig(Frame):
     """serve: exit after so long without a request and without a running exec"""
     max_lifetime_ms: int | None = None
     """exit after so long, whatever is going on"""
+    user: int | None = None
+    """uid and gid that the guest takes for good before it does anything"""
     env: dict[str, str]
     """environment that every exec starts from"""
     limits: GuestLimits

@@ -23,7 +23,7 @@ type Frame struct {
 // MaxPayload is the largest payload that a frame of this kind may have.
 func MaxPayload(kind Kind) int {
 	switch kind {
-	case KindMessage:
+	case KindMessage, KindEvent:
 		return MaxMessageBytes
 	case KindData, KindDataErr:
 		return MaxDataBytes
@@ -43,7 +43,7 @@ func ReadFrame(from io.Reader) (Frame, error) {
 	}
 	frame := Frame{Stream: binary.BigEndian.Uint32(header[4:8]), Kind: Kind(header[8])}
 	length := binary.BigEndian.Uint32(header[:4])
-	if frame.Kind > KindReset {
+	if frame.Kind > KindEvent {
 		return Frame{}, fmt.Errorf("frame of unknown kind %d", frame.Kind)
 	}
 	if length > uint32(MaxPayload(frame.Kind)) {
@@ -73,8 +73,8 @@ func AppendFrame(buffer []byte, frame Frame) []byte {
 	return append(buffer, frame.Payload...)
 }
 
-// Message makes the frame of a JSON message.
-func Message(stream uint32, message any) (Frame, error) {
+// Message makes the frame of a JSON message: KindMessage or KindEvent.
+func Message(stream uint32, kind Kind, message any) (Frame, error) {
 	payload, err := json.Marshal(message)
 	if err != nil {
 		return Frame{}, err
@@ -82,5 +82,5 @@ func Message(stream uint32, message any) (Frame, error) {
 	if len(payload) > MaxMessageBytes {
 		return Frame{}, fmt.Errorf("message of %d bytes is over the limit of %d", len(payload), MaxMessageBytes)
 	}
-	return Frame{Stream: stream, Kind: KindMessage, Payload: payload}, nil
+	return Frame{Stream: stream, Kind: kind, Payload: payload}, nil
 }

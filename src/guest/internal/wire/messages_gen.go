@@ -20,6 +20,7 @@ const (
 	KindEnd     Kind = 3
 	KindWindow  Kind = 4
 	KindReset   Kind = 5
+	KindEvent   Kind = 6
 )
 
 type Feature string
@@ -102,6 +103,8 @@ type GuestConfig struct {
 	IdleTimeoutMS *int64 `json:"idle_timeout_ms,omitempty"`
 	// exit after so long, whatever is going on
 	MaxLifetimeMS *int64 `json:"max_lifetime_ms,omitempty"`
+	// uid and gid that the guest takes for good before it does anything
+	User *int64 `json:"user,omitempty"`
 	// environment that every exec starts from
 	Env    map[string]string `json:"env"`
 	Limits GuestLimits       `json:"limits"`

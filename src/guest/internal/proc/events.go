@@ -1,0 +1,101 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/guest/internal/wire"
+)
+
+// events are the kernel's counters that tell why a program failed: read before and after it.
+type events struct {
+	config       wire.GuestConfig
+	oomKills     int64
+	forksRefused int64
+}
+
+func (v *events) begin() {
+	v.oomKills = counter(v.config.MemoryEvents, "oom_kill")
+	v.forksRefused = counter(v.config.PidsEvents, "max")
+}
+
+// judge names the end cause. What we did ourselves counts first; the kernel's reasons count only for a program
+// that failed, since one that got over them has completed.
+func (v *events) judge(ours wire.EndCause, failed, lost bool) wire.EndCause {
+	switch {
+	case ours != "":
+		return ours
+	case failed && counter(v.config.MemoryEvents, "oom_kill") > v.oomKills:
+		return wire.EndCauseOom
+	case lost:
+		return wire.EndCauseLost
+	case failed && counter(v.config.PidsEvents, "max") > v.forksRefused:
+		return wire.EndCausePidsLimit
+	case failed && full(v.config.Workspace):
+		return wire.EndCauseDiskFull
+	default:
+		return wire.EndCauseCompleted
+	}
+}
+
+// counter reads `name N` from a file of counters.
+func counter(file *string, name string) int64 {
+	if file == nil {
+		return 0
+	}
+	raw, err := os.ReadFile(*file)
+	if err != nil {
+		return 0
+	}
+	for _, line := range strings.Split(string(raw), "\n") {
+		if key, value, _ := strings.Cut(line, " "); key == name {
+			number, _ := strconv.ParseInt(value, 10, 64)
+			return number
+		}
+	}
+	return 0
+}
+
+// full: no block or no inode is left, within what rounding to pages hides.
+func full(workspace string) bool {
+	var space unix.Statfs_t
+	if unix.Statfs(workspace, &space) != nil || space.Blocks == 0 {
+		return false
+	}
+	return space.Bavail*uint64(space.Bsize) < 64<<10 || space.Files > 0 && space.Ffree == 0
+}
+
+// startFailure says why a program could not be started.
+func startFailure(errno syscall.Errno, work job) error {
+	program := wire.ToWire(work.Path)
+	switch errno {
+	case syscall.EAGAIN, syscall.ENOMEM:
+		return errNoFork
+	case syscall.ENOENT:
+		return wire.Fail(wire.ErrorCodeCommandNotFound, "%s exists, but the interpreter that it names does not", program)
+	case syscall.ENOEXEC:
+		return wire.Fail(wire.ErrorCodeNotExecutable, "%s is neither a program nor a script with a #! line", program)
+	case syscall.EACCES, syscall.EPERM:
+		return wire.Fail(wire.ErrorCodeNotExecutable, "the kernel refuses to execute %s: %v", program, errno)
+	case syscall.E2BIG:
+		return wire.Fail(wire.ErrorCodeArgumentTooLong, "arguments and environment are too long for the kernel: write them to a file")
+	default:
+		return wire.Fail(wire.ErrorCodeInternal, "%s could not be started: %v", program, errno)
+	}
+}
+
+// errNoFork is a result, not a refusal: the sandbox's own programs took the last process.
+var errNoFork = errors.New("no process is left")
+
+func errnoOf(err error) syscall.Errno {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return syscall.EIO
+}

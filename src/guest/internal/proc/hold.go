@@ -1,0 +1,59 @@
+package proc
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hold makes this process outlive its tenants: it keeps no default action of any signal that a tenant can send,
+// and it has the threads that it needs before a fork bomb takes the last one (Go's runtime dies when it cannot
+// make a thread).
+func Hold(threads int) {
+	ignored := make(chan os.Signal, 1)
+	for number := syscall.Signal(1); number < 65; number++ {
+		switch number {
+		// KILL and STOP cannot be caught, CHLD is the reaper's, URG is how Go's scheduler preempts.
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG:
+		default:
+			signal.Notify(ignored, number)
+		}
+	}
+	go func() {
+		for range ignored {
+		}
+	}()
+	makeThreads(threads)
+}
+
+// makeThreads has so many goroutines sit on threads of their own at once; Go keeps the threads afterwards.
+func makeThreads(count int) {
+	var ready, done sync.WaitGroup
+	ready.Add(count)
+	done.Add(count)
+	for range count {
+		go func() {
+			defer done.Done()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			ready.Wait()
+		}()
+	}
+	done.Wait()
+}
+
+func childSignals() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGCHLD)
+	return signals
+}
+
+// OfferToOOM makes the kernel choose this process and its children before the guest.
+func OfferToOOM() {
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+}

@@ -1,0 +1,160 @@
+package proc
+
+import (
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Idle supervisors that are kept; a burst of execs makes more, which then go.
+const maxIdle = 8
+
+// Pool has the supervisors, and reaps every child of the guest.
+type Pool struct {
+	arguments []string // of a supervisor process: the guest's own program and `supervise CONFIG`
+
+	mu    sync.Mutex
+	idle  []*worker
+	known map[int]*worker // by pid; whatever else is our child was orphaned by a killed supervisor
+}
+
+// worker is the guest's end of one supervisor.
+type worker struct {
+	channel
+	pid  int
+	gone chan struct{} // closed when the process was reaped
+}
+
+// NewPool starts the reaper and the first supervisor. Arguments start a supervisor; they come after the program's name.
+func NewPool(arguments []string) *Pool {
+	pool := &Pool{arguments: arguments, known: make(map[int]*worker)}
+	// Where we are not PID 1, orphans must still come to us.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	go pool.reap(childSignals())
+	go pool.warm()
+	return pool
+}
+
+// take gives an idle supervisor, or a new one.
+func (p *Pool) take() (*worker, error) {
+	p.mu.Lock()
+	if last := len(p.idle) - 1; last >= 0 {
+		taken := p.idle[last]
+		p.idle = p.idle[:last]
+		p.mu.Unlock()
+		if last == 0 {
+			go p.warm() // the next exec shall not wait for a start either
+		}
+		return taken, nil
+	}
+	p.mu.Unlock()
+	return p.start()
+}
+
+// give takes a supervisor back that has no children left.
+func (p *Pool) give(back *worker) {
+	p.mu.Lock()
+	keep := len(p.idle) < maxIdle
+	if keep {
+		p.idle = append(p.idle, back)
+	}
+	p.mu.Unlock()
+	if !keep {
+		back.conn.Close()
+	}
+}
+
+func (p *Pool) warm() {
+	if started, err := p.start(); err == nil {
+		p.give(started)
+	}
+}
+
+func (p *Pool) start() (*worker, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(ends[0]), "supervisor"), os.NewFile(uintptr(ends[1]), "guest")
+	defer ours.Close()
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	// The lock is held across the fork, so that the reaper cannot meet a child that it does not know yet.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pid, err := syscall.ForkExec("/proc/self/exe", append([]string{"guest"}, p.arguments...), &syscall.ProcAttr{
+		Env:   []string{},
+		Files: []uintptr{theirs.Fd(), ^uintptr(0), 2},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	started := &worker{channel{conn.(*net.UnixConn)}, pid, make(chan struct{})}
+	p.known[pid] = started
+	return started, nil
+}
+
+// kill ends a supervisor that does not obey, and everything that was beneath it.
+func (p *Pool) kill(w *worker) {
+	p.mu.Lock()
+	if p.known[w.pid] == w { // not reaped yet, so the pid is still its own
+		_ = unix.Kill(w.pid, unix.SIGKILL)
+	}
+	p.mu.Unlock()
+	<-w.gone
+	p.sweepOrphans()
+}
+
+// sweepOrphans kills every descendant of the guest that no living supervisor answers for.
+func (p *Pool) sweepOrphans() {
+	killTree(os.Getpid(), func(pid int) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.known[pid] != nil
+	}, time.Now().Add(killPatience))
+}
+
+// KillAll ends every program and every supervisor.
+func (p *Pool) KillAll() {
+	killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+}
+
+// reap collects every child that ended.
+func (p *Pool) reap(signals <-chan os.Signal) {
+	for range signals {
+		for p.reapOne() {
+		}
+	}
+}
+
+func (p *Pool) reapOne() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+	if err != nil || pid <= 0 {
+		return err == syscall.EINTR
+	}
+	if ended := p.known[pid]; ended != nil {
+		delete(p.known, pid)
+		for at, w := range p.idle {
+			if w == ended {
+				p.idle = append(p.idle[:at], p.idle[at+1:]...)
+				break
+			}
+		}
+		ended.conn.Close()
+		close(ended.gone)
+		// Whatever it supervised is ours now, and nobody else's.
+		go p.sweepOrphans()
+	}
+	return true
+}

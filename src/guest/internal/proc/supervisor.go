@@ -1,0 +1,199 @@
+package proc
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/guest/internal/wire"
+)
+
+const (
+	// How long a supervisor tries to kill what is beneath it before the guest kills the supervisor.
+	killPatience = 1500 * time.Millisecond
+	// Names of left processes that travel with a result.
+	maxLeft = 16
+)
+
+// Supervise is the whole life of a supervisor: it takes jobs from the socket, one at a time, until the socket ends.
+// Confine puts the sandbox's limits on this process, and so on all that it starts; if it fails, no job is started.
+func Supervise(socket *os.File, confine func() error) error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	conn, err := net.FileConn(socket)
+	if err != nil {
+		return err
+	}
+	socket.Close()
+	s := supervisor{guest: channel{conn.(*net.UnixConn)}, confined: confine()}
+	jobs := make(chan supervised, 1)
+	go s.listen(jobs)
+	for next := range jobs {
+		if err := s.run(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// supervisor is this process: at most one job at a time.
+type supervisor struct {
+	guest    channel
+	confined error
+	// sweeping counts the sweeps under way; met holds what they found.
+	sweeping sync.WaitGroup
+	mu       sync.Mutex
+	current  int // number of the job, 0 between jobs
+	met      []process
+}
+
+type supervised struct {
+	job
+	files []int
+}
+
+// listen takes orders; it goes on while a job runs, so that the job can be killed.
+func (s *supervisor) listen(jobs chan<- supervised) {
+	for {
+		var next order
+		files, err := s.guest.receive(&next)
+		switch {
+		case err != nil: // the guest is gone, or wants us to go
+			killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+			os.Exit(0)
+		case next.Job != nil && len(files) == 3:
+			s.mu.Lock()
+			s.current = next.Job.Number
+			s.mu.Unlock()
+			jobs <- supervised{*next.Job, files}
+		default:
+			s.signal(next)
+		}
+	}
+}
+
+// signal is for the current job only; the lock keeps the job from ending under it.
+func (s *supervisor) signal(next order) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case next.Number != s.current:
+	case next.Signal == int(unix.SIGKILL):
+		s.sweep()
+	default:
+		signalTree(os.Getpid(), syscall.Signal(next.Signal))
+	}
+}
+
+// sweep starts to kill everything beneath us; the job's own loop reaps it. The caller holds the lock.
+func (s *supervisor) sweep() {
+	s.sweeping.Add(1)
+	go func() {
+		defer s.sweeping.Done()
+		met, _ := killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.met = append(s.met, met...)
+	}()
+}
+
+func (s *supervisor) run(next supervised) error {
+	if s.confined != nil {
+		return s.guest.send(report{Refused: s.confined.Error()})
+	}
+	pid, errno := next.start()
+	for _, file := range next.files {
+		unix.Close(file)
+	}
+	if errno != 0 {
+		return s.guest.send(report{Failed: errno})
+	}
+	if err := s.guest.send(report{Started: true}); err != nil {
+		return err
+	}
+	ended := s.wait(pid, next.Keep)
+	return s.guest.send(report{Ended: &ended})
+}
+
+func (s supervised) start() (pid int, errno syscall.Errno) {
+	attributes := syscall.ProcAttr{
+		Dir:   s.Cwd,
+		Env:   stringsOf(s.Env),
+		Files: []uintptr{uintptr(s.files[0]), uintptr(s.files[1]), uintptr(s.files[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: s.Credential},
+	}
+	pid, err := syscall.ForkExec(s.Path, stringsOf(s.Argv), &attributes)
+	if err != nil && !errors.As(err, &errno) {
+		errno = syscall.EINVAL
+	}
+	return pid, errno
+}
+
+// wait reaps everything until no child is left.
+func (s *supervisor) wait(main int, keep bool) ending {
+	var result ending
+	for {
+		var status syscall.WaitStatus
+		var usage syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, 0, &usage)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil { // ECHILD: nothing is left
+			break
+		}
+		result.CPUMicros += usage.Utime.Nano()/1000 + usage.Stime.Nano()/1000
+		result.PeakBytes = max(result.PeakBytes, usage.Maxrss<<10)
+		if pid == main {
+			result.Status = status
+			if !keep && hasChildren() {
+				s.mu.Lock()
+				s.sweep()
+				s.mu.Unlock()
+			}
+		}
+	}
+	s.mu.Lock()
+	s.current = 0
+	s.mu.Unlock()
+	s.sweeping.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	result.Left, result.LeftCount = left(s.met, main)
+	s.met = nil
+	return result
+}
+
+// hasChildren reaps nothing: WNOWAIT leaves a dead child for the loop above.
+func hasChildren() bool {
+	var info unix.Siginfo
+	return unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
+}
+
+func stringsOf(raw [][]byte) []string {
+	out := make([]string, len(raw))
+	for index, value := range raw {
+		out[index] = string(value)
+	}
+	return out
+}
+
+// left describes the processes that were killed beside the main one.
+func left(met []process, main int) (first []wire.LeftProcess, count int64) {
+	first = []wire.LeftProcess{}
+	for _, p := range met {
+		if p.pid == main {
+			continue
+		}
+		if count++; count <= maxLeft {
+			first = append(first, wire.LeftProcess{Pid: int64(p.pid), Name: wire.ToWire(p.name)})
+		}
+	}
+	return first, count
+}

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"holdfast/guest/internal/files"
+	"holdfast/guest/internal/proc"
+	"holdfast/guest/internal/wire"
+)
+
+// Server is the guest of one sandbox.
+type Server struct {
+	config wire.GuestConfig
+	execs  *proc.Registry
+	pool   *proc.Pool
+	files  *files.Workspace
+	clock  *clock
+
+	mu    sync.Mutex
+	conns int
+}
+
+// New makes a server; arguments start a supervisor.
+func New(config wire.GuestConfig, arguments []string) (*Server, error) {
+	var limits files.Limits
+	if config.Limits.FileBytes != nil {
+		limits.FileBytes = *config.Limits.FileBytes
+	}
+	if config.Limits.Files != nil {
+		limits.Files = *config.Limits.Files
+	}
+	workspace, err := files.Open(config.Workspace, limits)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, files: workspace, pool: proc.NewPool(arguments), clock: newClock(config)}
+	s.execs = proc.NewRegistry(config, s.pool, s.touch)
+	return s, nil
+}
+
+// Listen serves a session until its clock or a Shutdown ends it.
+func (s *Server) Listen() error {
+	listener, isTenant, err := s.listener()
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.accept(ctx, listener, isTenant)
+	s.clock.wait(s.execs.Running)
+	// Everything dies, with us as PID 1 at the latest. The replies of what dies now, and of a Shutdown, leave meanwhile.
+	s.pool.KillAll()
+	time.Sleep(10 * time.Millisecond)
+	return nil
+}
+
+func (s *Server) accept(ctx context.Context, listener net.Listener, isTenant func(net.Conn) bool) {
+	for {
+		accepted, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of files, say: it passes, and the session must not end by it
+			continue
+		}
+		if isTenant(accepted) {
+			accepted.Close()
+			continue
+		}
+		go func() {
+			defer accepted.Close()
+			s.count(1)
+			defer s.count(-1)
+			_ = newConn(s, accepted, accepted, accepted).serve(ctx)
+		}()
+	}
+}
+
+// RunOnce serves one host over two files, and ends with it.
+func (s *Server) RunOnce(input io.ReadCloser, output io.Writer) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- newConn(s, input, output, nil).serve(ctx) }()
+	go func() {
+		s.clock.wait(func() int { return 1 })
+		finished <- errors.New("the sandbox's maximal lifetime is over")
+	}()
+	err := <-finished
+	s.pool.KillAll()
+	return err
+}
+
+// listener is the inherited socket, which tenants cannot see, or one in the sandbox, from which they are turned away.
+func (s *Server) listener() (net.Listener, func(net.Conn) bool, error) {
+	if s.config.ListenFD != nil {
+		file := os.NewFile(uintptr(*s.config.ListenFD), "listener")
+		defer file.Close()
+		listener, err := net.FileListener(file)
+		return listener, func(net.Conn) bool { return false }, err
+	}
+	if s.config.Socket == nil {
+		return nil, nil, errors.New("config has neither socket nor listen_fd")
+	}
+	listener, err := net.Listen("unix", *s.config.Socket)
+	return listener, isTenant, err
+}
+
+func (s *Server) hello() wire.GuestHello {
+	features := []wire.Feature{}
+	if proc.CanSwitchUser() {
+		features = append(features, wire.FeatureUserSwitch)
+	}
+	if s.config.MemoryEvents != nil {
+		features = append(features, wire.FeatureOomReport)
+	}
+	if s.config.PidsEvents != nil {
+		features = append(features, wire.FeaturePidsReport)
+	}
+	return wire.GuestHello{
+		Protocol: wire.Protocol, Window: wire.WindowBytes, Features: features,
+		Workspace: s.config.Workspace, Arch: runtime.GOARCH,
+	}
+}
+
+func (s *Server) touch() { s.clock.touch() }
+
+func (s *Server) count(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns += by
+}
+
+func (s *Server) status() (wire.StatusReport, error) {
+	total, free, freeFiles, err := s.files.Space()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	report := wire.StatusReport{
+		Type: wire.TypeStatusReport, RunningExecs: int64(s.execs.Running()), Connections: int64(s.conns),
+		WorkspaceTotalBytes: total, WorkspaceFreeBytes: free, WorkspaceFreeFiles: freeFiles,
+	}
+	s.clock.report(&report)
+	return report, err
+}

@@ -1,0 +1,359 @@
+"""What a host can ask a guest, as async methods: the same on every engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TypeVar
+
+import anyio
+
+from .. import errors
+from ..results import ExecResult, FileEntry, Listing, Output, OutputChunk, OutputRead
+from . import protocol
+from .connection import Call, Connection, decode
+from .protocol import Kind, from_wire, to_wire
+
+_GRACE = 10.0
+"""Seconds after an exec's timeout in which the guest must have ended it; a guest that does not is lost."""
+_ANSWER_PATIENCE = 60.0
+"""Seconds for a request that only looks something up."""
+_READ_BYTES = 1 << 20
+_MAX_KEPT_BYTES = 128 << 20
+
+_T = TypeVar("_T", bound=protocol.Frame)
+
+OnOutput = Callable[[str, bytes], None]
+"""Called with "stdout" or "stderr" and bytes, as a program writes them."""
+Source = bytes | AsyncIterable[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program to run, and the bounds of running it."""
+
+    argv: tuple[str, ...] | None = None
+    shell: str | None = None
+    cwd: str | None = None
+    env: dict[str, str]
+    user: str | None = None
+    timeout: float | None
+    stdout_cap_bytes: int
+    stderr_cap_bytes: int
+    output_limit_bytes: int | None = None
+    background: protocol.Background = protocol.Background.KILL
+
+    def request(self, stdin: bool, delivery: protocol.Delivery) -> protocol.ExecRequest:
+        """As the protocol has it.
+
+        Raises:
+            InvalidRequest: NUL in a text, an empty command, or a time that is none.
+        """
+        if self.timeout is not None and not 0 < self.timeout < math.inf:
+            raise errors.InvalidRequest("a timeout is a positive number of seconds")
+        if not self.shell and not self.argv:
+            raise errors.InvalidRequest("the command is empty")
+        try:
+            return protocol.ExecRequest(
+                argv=[to_wire(argument) for argument in self.argv] if self.argv else None,
+                shell=to_wire(self.shell) if self.shell else None,
+                cwd=to_wire(self.cwd) if self.cwd is not None else None,
+                env={to_wire(name): to_wire(value) for name, value in self.env.items()},
+                stdin=protocol.StdinMode.PIPE if stdin else protocol.StdinMode.NONE,
+                user=to_wire(self.user) if self.user is not None else None,
+                timeout_ms=max(1, round(self.timeout * 1000)) if self.timeout is not None else None,
+                stdout_cap_bytes=self.stdout_cap_bytes,
+                stderr_cap_bytes=self.stderr_cap_bytes,
+                output_limit_bytes=self.output_limit_bytes,
+                background=self.background,
+                delivery=delivery,
+            )
+        except ValueError as error:
+            raise errors.InvalidRequest(f"the command, its folder or its environment {error}") from error
+
+
+class GuestClient:
+    """Talks to one guest over one connection. Safe to use from many tasks at once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    @property
+    def hello(self) -> protocol.GuestHello:
+        return self.connection.hello
+
+    async def aclose(self) -> None:
+        await self.connection.aclose()
+
+    # --- exec
+
+    async def exec(
+        self, command: Command, stdin: Source | None = None, on_output: OnOutput | None = None
+    ) -> ExecResult:
+        """Run a program to its end. Cancelling the call kills everything that it started."""
+        delivery = protocol.Delivery.LIVE if on_output else protocol.Delivery.RESULT
+        request = command.request(stdin is not None, delivery)
+        with _deadline(None if command.timeout is None else command.timeout + _GRACE):
+            async with self.connection.call() as call:
+                if isinstance(stdin, bytes) and len(stdin) <= protocol.MAX_DATA_BYTES:
+                    await call.request(request, stdin)
+                    return await self._collect(call, command, on_output)
+                await call.request(request)
+                if stdin is None:
+                    return await self._collect(call, command, on_output)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_feed, call, stdin)
+                    result = await self._collect(call, command, on_output)
+                    tasks.cancel_scope.cancel()
+                return result
+
+    async def _collect(self, call: Call, command: Command, on_output: OnOutput | None) -> ExecResult:
+        stdout, stderr = _Kept(command.stdout_cap_bytes), _Kept(command.stderr_cap_bytes)
+        while True:
+            kind, payload = await call.receive()
+            if kind is Kind.MESSAGE:
+                ended = decode(payload)
+                if not isinstance(ended, protocol.ExecEnded):
+                    raise errors.ProtocolError(f"the guest answered an exec with {ended.type}")
+                return _result(ended, stdout, stderr)
+            if kind is Kind.EVENT:
+                continue
+            (stdout if kind is Kind.DATA else stderr).add(payload, live=on_output is not None)
+            if on_output:
+                on_output("stdout" if kind is Kind.DATA else "stderr", payload)
+
+    async def start(self, command: Command, stdin: bool = False) -> str:
+        """Start a program that lives on without this client; the answer is its id."""
+        answer = await self._ask(command.request(stdin, protocol.Delivery.DETACHED), protocol.ExecStarted)
+        return answer.exec_id
+
+    async def read(self, exec_id: str, since: int, max_bytes: int = _READ_BYTES, wait: float = 0) -> OutputRead:
+        """What an exec wrote after position `since`; waits up to `wait` seconds for something new."""
+        request = protocol.ExecRead(
+            exec_id=exec_id, since=since, max_bytes=max_bytes, wait_ms=round(min(wait, 3600) * 1000)
+        )
+        with _deadline(_ANSWER_PATIENCE + wait):
+            async with self.connection.call() as call:
+                await call.request(request)
+                data = bytearray()
+                while (received := await call.receive())[0] is Kind.DATA:
+                    data += received[1]
+                    if len(data) > max_bytes:
+                        raise errors.ProtocolError("the guest sent more output than it was asked for")
+                answer = _expect(decode(received[1]), protocol.ExecOutput)
+        chunks: list[OutputChunk] = []
+        at = 0
+        for segment in answer.segments:
+            piece = bytes(data[at : at + segment.size_bytes])
+            chunks.append(OutputChunk(segment.stream.value, segment.position, piece))
+            at += segment.size_bytes
+        return OutputRead(tuple(chunks), answer.next_position, answer.expired_bytes, answer.ended is not None)
+
+    async def wait(self, exec_id: str, timeout: float | None = None) -> ExecResult | None:
+        """The result of a started exec with what is kept of its output; None when it still runs after `timeout`."""
+        request = protocol.ExecWait(
+            exec_id=exec_id, timeout_ms=None if timeout is None else max(0, round(timeout * 1000))
+        )
+        patience = None if timeout is None else timeout + _ANSWER_PATIENCE
+        ended = (await self._ask(request, protocol.ExecWaited, patience)).ended
+        if ended is None:
+            return None
+        stdout, stderr = (_Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr))
+        if stdout.cap + stderr.cap > _MAX_KEPT_BYTES:
+            raise errors.ProtocolError("the guest claims to keep more output than it may")
+        since = 0
+        while True:
+            read = await self.read(exec_id, since)
+            for chunk in read.chunks:
+                (stdout if chunk.stream == "stdout" else stderr).add(chunk.data, live=False)
+            if read.ended:
+                return _result(ended, stdout, stderr)
+            since = read.next
+
+    async def kill(self, exec_id: str, signal: int = 9) -> None:
+        """SIGKILL ends every process of the exec and returns when they are gone; others are delivered to each."""
+        await self._ask(protocol.ExecKill(exec_id=exec_id, signal=signal), protocol.Done)
+
+    async def write_stdin(self, exec_id: str, data: bytes, close: bool = False) -> None:
+        async with self.connection.call() as call:
+            await call.request(protocol.ExecStdin(exec_id=exec_id, close=close), data)
+            _expect(await call.reply(), protocol.Done)
+
+    async def list_execs(self) -> list[protocol.ExecInfo]:
+        return (await self._ask(protocol.ExecList(), protocol.ExecListing)).execs
+
+    # --- files
+
+    async def write_file(
+        self, path: str, data: Source, mode: int | None = None, overwrite: bool = True
+    ) -> FileEntry:
+        """Write a whole file, or nothing: it appears under its name when its last byte is there."""
+        request = protocol.FileWrite(path=_path(path), mode=_mode(mode), overwrite=overwrite)
+        async with self.connection.call() as call:
+            if isinstance(data, bytes):
+                await call.request(request, data)
+            else:
+                await call.request(request)
+                await _feed(call, data)
+            return _entry(_expect(await call.reply(), protocol.FileDone).entry)
+
+    async def read_file(self, path: str, offset: int = 0, max_bytes: int | None = None) -> tuple[bytes, bool, int]:
+        """Contents, whether there is more after them, and the file's whole size."""
+        data = bytearray()
+        truncated, size = await self.read_file_into(path, data.extend, offset, max_bytes)
+        return bytes(data), truncated, size
+
+    async def read_file_into(
+        self, path: str, sink: Callable[[bytes], object], offset: int = 0, max_bytes: int | None = None
+    ) -> tuple[bool, int]:
+        """As `read_file`, but each piece goes to `sink` as it comes."""
+        if offset < 0 or (max_bytes is not None and max_bytes < 0):
+            raise errors.InvalidRequest("offset and max_bytes cannot be negative")
+        request = protocol.FileRead(path=_path(path), offset=offset, max_bytes=max_bytes)
+        async with self.connection.call() as call:
+            await call.request(request)
+            got = 0
+            while (received := await call.receive())[0] is Kind.DATA:
+                got += len(received[1])
+                if max_bytes is not None and got > max_bytes:
+                    raise errors.ProtocolError("the guest sent more of a file than it was asked for")
+                sink(received[1])
+            answer = _expect(decode(received[1]), protocol.FileSent)
+        if answer.sent_bytes != got:
+            raise errors.ProtocolError(f"the guest sent {got} bytes of a file and says {answer.sent_bytes}")
+        return answer.truncated, answer.entry.size_bytes
+
+    async def list_files(self, path: str = ".", recursive: bool = False, max_entries: int = 10_000) -> Listing:
+        entries: list[FileEntry] = []
+        async with self.connection.call() as call:
+            await call.request(
+                protocol.FileList(path=_path(path), recursive=recursive, max_entries=max_entries)
+            )
+            while (received := await call.receive())[0] is Kind.EVENT:
+                entries += map(_entry, _expect(decode(received[1]), protocol.FilePage).entries)
+                if len(entries) > max_entries:
+                    raise errors.ProtocolError("the guest listed more files than it was asked for")
+            answer = _expect(decode(received[1]), protocol.FileListed)
+        return Listing(tuple(entries), answer.truncated)
+
+    async def stat(self, path: str) -> FileEntry:
+        return _entry((await self._ask(protocol.FileStat(path=_path(path)), protocol.FileDone)).entry)
+
+    async def delete(self, path: str, recursive: bool = False) -> None:
+        await self._ask(protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience=None)
+
+    async def mkdir(self, path: str) -> FileEntry:
+        return _entry((await self._ask(protocol.FileMkdir(path=_path(path)), protocol.FileDone)).entry)
+
+    async def move(self, source: str, destination: str, overwrite: bool = False) -> FileEntry:
+        request = protocol.FileMove(source=_path(source), destination=_path(destination), overwrite=overwrite)
+        return _entry((await self._ask(request, protocol.FileDone)).entry)
+
+    # --- the guest
+
+    async def status(self) -> protocol.StatusReport:
+        return await self._ask(protocol.Status(), protocol.StatusReport)
+
+    async def shutdown(self) -> None:
+        await self._ask(protocol.Shutdown(), protocol.Done)
+
+    async def _ask(
+        self, request: protocol.Frame, kind: type[_T], patience: float | None = _ANSWER_PATIENCE
+    ) -> _T:
+        with _deadline(patience):
+            async with self.connection.call() as call:
+                await call.request(request)
+                return _expect(await call.reply(), kind)
+
+
+class _Kept:
+    """The first bytes of a stream and what comes after them, bounded like the guest bounds them."""
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self.data = bytearray()
+
+    def add(self, data: bytes, live: bool) -> None:
+        room = self.cap - len(self.data)
+        if live:
+            data = data[: max(0, room)]
+        elif len(data) > room:
+            raise errors.ProtocolError("the guest sent more output than it may keep")
+        self.data += data
+
+    def output(self, count: protocol.StreamCount) -> Output:
+        head = min(count.head_bytes, len(self.data))
+        return Output(bytes(self.data[:head]), bytes(self.data[head:]), count.total_bytes)
+
+
+async def _feed(call: Call, source: Source) -> None:
+    """Send all of `source` and END; stop early when the guest has answered."""
+    if isinstance(source, bytes):
+        if await call.send_data(source):
+            await call.end_data()
+        return
+    async for piece in source:
+        if not await call.send_data(piece):
+            return
+    await call.end_data()
+
+
+class _Late(AbstractContextManager[None]):
+    """Turns anyio's TimeoutError into ours: the guest, and not the program, was late."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scope = anyio.fail_after(seconds)
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+
+    def __exit__(self, *error: object) -> bool | None:
+        try:
+            return self._scope.__exit__(*error)  # type: ignore[arg-type]
+        except TimeoutError:
+            raise errors.SessionLost(f"the sandbox did not answer within {self._seconds:.0f} s") from None
+
+
+def _deadline(seconds: float | None) -> AbstractContextManager[None]:
+    return nullcontext() if seconds is None else _Late(seconds)
+
+
+def _result(ended: protocol.ExecEnded, stdout: _Kept, stderr: _Kept) -> ExecResult:
+    return ExecResult(
+        exit_code=ended.exit_code,
+        end_cause=ended.end_cause,
+        signal=ended.signal,
+        duration_ms=ended.duration_ms,
+        cpu_ms=ended.cpu_ms,
+        peak_memory_bytes=ended.peak_memory_bytes,
+        stdout_output=stdout.output(ended.stdout),
+        stderr_output=stderr.output(ended.stderr),
+        left_processes=tuple(errors.printable(process.name) for process in ended.left),
+        left_count=ended.left_count,
+    )
+
+
+def _expect(answer: protocol.Frame, kind: type[_T]) -> _T:
+    if not isinstance(answer, kind):
+        raise errors.ProtocolError(f"the guest answered with {type(answer).__name__}, not {kind.__name__}")
+    return answer
+
+
+def _entry(entry: protocol.FileEntry) -> FileEntry:
+    return FileEntry(from_wire(entry.path), entry.kind, entry.size_bytes, entry.mode, entry.modified_ms)
+
+
+def _path(path: str) -> str:
+    try:
+        return to_wire(path)
+    except ValueError as error:
+        raise errors.InvalidRequest(f"the path {error}") from error
+
+
+def _mode(mode: int | None) -> int | None:
+    if mode is not None and not 0 <= mode <= 0o7777:
+        raise errors.InvalidRequest(f"{mode} is not a file mode; say 0o644, for example")
+    return mode

@@ -90,7 +90,7 @@ class Docker(Part[DockerSettings]):
             try:
                 self._start()
             except TestbedError:
-                # After a hard kill the first start sometimes waits in vain for the old containerd.
+                # After a hard kill the first start may still stumble over what dies at that moment.
                 self._heal()
                 self._start()
 
@@ -134,10 +134,9 @@ class Docker(Part[DockerSettings]):
             self._pid_file.unlink(missing_ok=True)  # a zombie is reason enough for the daemon not to start
         containerd = self.machine.root / "var/run/docker/containerd/containerd.pid"
         orphan = _pid_in(containerd)
-        if orphan is not None:
-            if command_of(orphan) == "containerd":
-                end(orphan, grace=5)
-            containerd.unlink(missing_ok=True)
+        if orphan is not None and command_of(orphan) == "containerd":
+            end(orphan, grace=5)
+        containerd.unlink(missing_ok=True)  # of a zombie, too, the daemon says that it is still running
 
     @property
     def _pid_file(self) -> Path:

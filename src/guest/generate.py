@@ -84,7 +84,13 @@ def go_enum(kind: type[enum.Enum]) -> list[str]:
 
 
 def generated() -> str:
-    lines = ["// Code generated from protocol.py by generate.py. DO NOT EDIT.", "", "package wire", "", "const ("]
+    lines = [
+        "// Code generated from protocol.py by generate.py. DO NOT EDIT.",
+        "",
+        "package wire",
+        "",
+        "const (",
+    ]
     lines += [f"\t{camel(name)} = {getattr(protocol, name)}" for name in CONSTANTS]
     lines.append(")")
     for member in vars(protocol).values():
@@ -103,7 +109,9 @@ def aligned(source: str) -> str:
     block: list[list[str]] = []
 
     def flush() -> None:
-        widths = [max(len(row[column]) for row in block) for column in range(len(block[0]) - 1)] if block else []
+        widths = (
+            [max(len(row[column]) for row in block) for column in range(len(block[0]) - 1)] if block else []
+        )
         for row in block:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
             out.append("\t" + " ".join([*cells, row[-1]]))

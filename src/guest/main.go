@@ -50,12 +50,14 @@ func run(command, argument string) error {
 			return err
 		}
 	}
+	if command == "supervise" {
+		proc.OfferToOOM() // first: what is hardened may not write into its own /proc
+	}
 	if err := confine.Harden(); err != nil {
 		return err
 	}
 	if command == "supervise" {
 		proc.Hold(supervisorThreads)
-		proc.OfferToOOM()
 		return proc.Supervise(os.Stdin, func() error { return confine.Apply(config.Limits, config.Network) })
 	}
 	proc.Hold(serverThreads)

@@ -22,7 +22,9 @@ What the author of an engine must know:
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,6 +61,8 @@ class Capability(StrEnum):
     CPU_LIMIT = "cpu_limit"
     WORKSPACE_LIMIT = "workspace_limit"
     """bytes and files of the workspace"""
+    PACKAGES = "packages"
+    """packages of a language are installed before a run"""
     USER_SWITCH = "user_switch"
     """programs as another user of the sandbox"""
 
@@ -95,6 +99,12 @@ class SandboxSpec:
     max_lifetime: float | None = None
     labels: dict[str, str] = field(default_factory=dict[str, str])
     """for people and for `list`: the session's key in readable form"""
+
+    @property
+    def digest(self) -> str:
+        """Of what a caller can ask for: two callers of one session may differ in it."""
+        wanted = [self.runtime, self.image, self.workspace, self.limits.model_dump(), self.network, self.env]
+        return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +187,7 @@ class Engine(abc.ABC):
         """Remove the sandbox and all that belongs to it. Calling it again, or for one that is gone, is fine."""
 
     @abc.abstractmethod
-    async def list(self) -> list[SandboxRecord]:
+    async def list(self) -> Sequence[SandboxRecord]:
         """All sandboxes of this engine that are ours, dead ones that left something too."""
 
     async def find(self, name: str) -> SandboxRecord | None:

@@ -129,7 +129,9 @@ class GuestClient:
         answer = await self._ask(command.request(stdin, protocol.Delivery.DETACHED), protocol.ExecStarted)
         return answer.exec_id
 
-    async def read(self, exec_id: str, since: int, max_bytes: int = _READ_BYTES, wait: float = 0) -> OutputRead:
+    async def read(
+        self, exec_id: str, since: int, max_bytes: int = _READ_BYTES, wait: float = 0
+    ) -> OutputRead:
         """What an exec wrote after position `since`; waits up to `wait` seconds for something new."""
         request = protocol.ExecRead(
             exec_id=exec_id, since=since, max_bytes=max_bytes, wait_ms=round(min(wait, 3600) * 1000)
@@ -160,7 +162,9 @@ class GuestClient:
         ended = (await self._ask(request, protocol.ExecWaited, patience)).ended
         if ended is None:
             return None
-        stdout, stderr = (_Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr))
+        stdout, stderr = (
+            _Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr)
+        )
         if stdout.cap + stderr.cap > _MAX_KEPT_BYTES:
             raise errors.ProtocolError("the guest claims to keep more output than it may")
         since = 0
@@ -199,7 +203,9 @@ class GuestClient:
                 await _feed(call, data)
             return _entry(_expect(await call.reply(), protocol.FileDone).entry)
 
-    async def read_file(self, path: str, offset: int = 0, max_bytes: int | None = None) -> tuple[bytes, bool, int]:
+    async def read_file(
+        self, path: str, offset: int = 0, max_bytes: int | None = None
+    ) -> tuple[bytes, bool, int]:
         """Contents, whether there is more after them, and the file's whole size."""
         data = bytearray()
         truncated, size = await self.read_file_into(path, data.extend, offset, max_bytes)
@@ -225,7 +231,9 @@ class GuestClient:
             raise errors.ProtocolError(f"the guest sent {got} bytes of a file and says {answer.sent_bytes}")
         return answer.truncated, answer.entry.size_bytes
 
-    async def list_files(self, path: str = ".", recursive: bool = False, max_entries: int = 10_000) -> Listing:
+    async def list_files(
+        self, path: str = ".", recursive: bool = False, max_entries: int = 10_000
+    ) -> Listing:
         entries: list[FileEntry] = []
         async with self.connection.call() as call:
             await call.request(
@@ -242,7 +250,9 @@ class GuestClient:
         return _entry((await self._ask(protocol.FileStat(path=_path(path)), protocol.FileDone)).entry)
 
     async def delete(self, path: str, recursive: bool = False) -> None:
-        await self._ask(protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience=None)
+        await self._ask(
+            protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience=None
+        )
 
     async def mkdir(self, path: str) -> FileEntry:
         return _entry((await self._ask(protocol.FileMkdir(path=_path(path)), protocol.FileDone)).entry)

@@ -63,7 +63,13 @@ class Launch:
 
     def _bubblewrap(self, root: bool) -> list[str]:
         mount = self.state / "mnt"
-        arguments = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        arguments = [
+            "--unshare-ipc",
+            "--unshare-pid",
+            "--unshare-net",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+        ]
         if root:
             # No user namespace: the guest leaves root for good, so tenants have an unprivileged uid of the kernel.
             arguments += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -80,12 +86,19 @@ class Launch:
             arguments += ["--ro-bind", str(prefix), str(prefix)]
         arguments += ["--proc", "/proc", "--dev", "/dev", "--bind", str(mount / "shm"), "/dev/shm"]
         arguments += ["--remount-ro", "/dev", "--bind", str(mount / "tmp"), "/tmp"]
-        arguments += ["--bind", str(mount / "home"), HOME, "--bind", str(mount / "workspace"), self.spec.workspace]
+        arguments += [
+            "--bind",
+            str(mount / "home"),
+            HOME,
+            "--bind",
+            str(mount / "workspace"),
+            self.spec.workspace,
+        ]
         arguments += ["--ro-bind", str(self.guest), "/.holdfast/guest"]
         if self.cgroup:
             arguments += ["--ro-bind", str(self.cgroup.memory_events), "/.holdfast/memory.events"]
             arguments += ["--ro-bind", str(self.cgroup.pids_events), "/.holdfast/pids.events"]
-        arguments += ["--remount-ro", "/", "--chdir", self.spec.workspace, "--", "/.holdfast/guest"]
+        arguments += ["--remount-ro", "/", "--chdir", "/", "--", "/.holdfast/guest"]
         return [*arguments, "run" if self.listen_fd is None else "serve", self.config(root).model_dump_json()]
 
     def config(self, root: bool) -> GuestConfig:

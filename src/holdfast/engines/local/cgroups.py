@@ -70,7 +70,9 @@ def create(name: str, limits: Limits) -> Cgroup:
         # The workspace lies in memory: its pages count too, and a full one must not kill the session.
         memory = (limits.memory_mb + (limits.workspace_mb or 0) + _GUEST_MB) << 20
     tasks = None if limits.processes is None else limits.processes + _GUEST_TASKS
-    group = _create_v2(name, memory, tasks, limits) if version() == 2 else _create_v1(name, memory, tasks, limits)
+    group = (
+        _create_v2(name, memory, tasks, limits) if version() == 2 else _create_v1(name, memory, tasks, limits)
+    )
     return group
 
 
@@ -114,6 +116,9 @@ def _create_v2(name: str, memory: int | None, tasks: int | None, limits: Limits)
 
 def existing(name: str) -> Cgroup | None:
     """The cgroups of a sandbox that another process made."""
-    folders = [*(_ROOT / controller / _OURS / name for controller in ("memory", "pids", "cpu")), _ROOT / _OURS / name]
+    folders = [
+        *(_ROOT / controller / _OURS / name for controller in ("memory", "pids", "cpu")),
+        _ROOT / _OURS / name,
+    ]
     there = tuple(folder for folder in folders if folder.is_dir())
     return Cgroup(there, (), Path(), Path()) if there else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import select
@@ -14,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -51,7 +50,9 @@ class LocalEngine(Engine):
         }
         missing = ""
         if cgroups.version() is None:
-            missing = "memory and process limits hold for each process or user only: this user may make no cgroups"
+            missing = (
+                "memory and process limits hold for each process or user only: this user may make no cgroups"
+            )
         else:
             capabilities |= {Capability.MEMORY_LIMIT, Capability.PROCESS_LIMIT, Capability.CPU_LIMIT}
         version = await anyio.to_thread.run_sync(_bubblewrap_version)
@@ -73,7 +74,8 @@ class LocalEngine(Engine):
         with folder.lock():
             if folder.alive():
                 raise AlreadyThere(spec.name)
-            _bury(folder)  # a dead one of this name
+            _kill(folder)  # a dead one of this name may have left something
+            folder.clear()
             process = _Process(spec, state, folder)
             made.append(process)
             try:
@@ -84,7 +86,7 @@ class LocalEngine(Engine):
                     pid=pid,
                     pid_start=process_start(pid) or 0,
                     effective=asdict(process.effective()),
-                    spec_digest=_digest(spec),
+                    spec_digest=spec.digest,
                     labels=spec.labels,
                 )
                 folder.remember(record)
@@ -105,23 +107,14 @@ class LocalEngine(Engine):
             folder = Folder(prepare(), record.name)
             with folder.lock():
                 found = folder.recall()
-                if found is not None and found.created_at == record.created_at:
-                    _bury(folder)
-                elif found is None:
+                if found is None or found.created_at == record.created_at:  # else it is another's by now
+                    _kill(folder)
                     folder.remove()
 
         await anyio.to_thread.run_sync(remove)
 
-    async def list(self) -> list[SandboxRecord]:
-        def look() -> list[SandboxRecord]:
-            found: list[SandboxRecord] = []
-            for path in sorted((prepare() / "sessions").iterdir()):
-                folder = Folder(path.parent.parent, path.name)
-                if remembered := folder.recall():
-                    found.append(_record(folder, remembered, folder.alive()))
-            return found
-
-        return await anyio.to_thread.run_sync(look)
+    async def list(self) -> Sequence[SandboxRecord]:
+        return await anyio.to_thread.run_sync(_all_records)
 
     async def find(self, name: str) -> SandboxRecord | None:
         def look() -> SandboxRecord | None:
@@ -184,7 +177,9 @@ class _Process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_END_PATIENCE)
             said = self._folder.log.read_text(errors="replace").strip()
-            raise errors.EngineFailed(f"bubblewrap could not make the sandbox: {errors.printable(said[-500:])}")
+            raise errors.EngineFailed(
+                f"bubblewrap could not make the sandbox: {errors.printable(said[-500:])}"
+            )
         _adopt(self._child)
         return self._pid
 
@@ -204,7 +199,9 @@ class _Process:
         not_held: dict[str, str] = {}
         if self._cgroup is None:
             if limits.memory_mb is not None:
-                not_held["memory_mb"] = "holds for each process, not for all together: no cgroups for this user"
+                not_held["memory_mb"] = (
+                    "holds for each process, not for all together: no cgroups for this user"
+                )
             if limits.processes is not None:
                 not_held["processes"] = "holds by RLIMIT_NPROC: no cgroups for this user"
             if limits.cpu_millicores is not None:
@@ -246,6 +243,15 @@ class _Process:
             self._cgroup.remove()
 
 
+def _all_records() -> list[SandboxRecord]:
+    found: list[SandboxRecord] = []
+    for path in sorted((prepare() / "sessions").iterdir()):
+        folder = Folder(path.parent.parent, path.name)
+        if remembered := folder.recall():
+            found.append(_record(folder, remembered, folder.alive()))
+    return found
+
+
 _adopted: list[subprocess.Popen[bytes]] = []
 
 
@@ -270,8 +276,8 @@ def _child_pid(info: int) -> int | None:
         return None
 
 
-def _bury(folder: Folder) -> None:
-    """Kill a session's PID 1, if it is still the one that was written down, and remove all that it left."""
+def _kill(folder: Folder) -> None:
+    """Kill a session's PID 1, if it is still the one that was written down, and remove its cgroups."""
     if found := folder.recall():
         deadline = time.monotonic() + _END_PATIENCE
         while process_start(found.pid) == found.pid_start and time.monotonic() < deadline:
@@ -282,7 +288,6 @@ def _bury(folder: Folder) -> None:
             group.remove()
     for child in _adopted:
         child.poll()
-    folder.remove()
 
 
 def _record(folder: Folder, found: Remembered, alive: bool) -> SandboxRecord:
@@ -298,21 +303,20 @@ def _record(folder: Folder, found: Remembered, alive: bool) -> SandboxRecord:
     )
 
 
-def _digest(spec: SandboxSpec) -> str:
-    wanted = [spec.runtime, spec.image, spec.workspace, spec.limits.model_dump(), spec.network, spec.env]
-    return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
-
-
 def _require(spec: SandboxSpec) -> None:
     """Refuse what this engine cannot do, before anything is made."""
     if reason := _unusable():
         raise errors.EngineUnavailable(f"the engine local: {reason[0]}; {reason[1]}")
     if spec.image is not None:
-        raise errors.EngineUnavailable("the engine local has no images, only this machine's python, node and bash")
+        raise errors.EngineUnavailable(
+            "the engine local has no images, only this machine's python, node and bash"
+        )
     if spec.network:
         raise errors.EngineUnavailable("the engine local cannot give a sandbox a network of its own")
     if spec.runtime not in runtimes.host_runtimes():
-        raise errors.EngineUnavailable(f"this machine has no {spec.runtime}; install it or use another engine")
+        raise errors.EngineUnavailable(
+            f"this machine has no {spec.runtime}; install it or use another engine"
+        )
 
 
 @functools.cache
@@ -320,7 +324,11 @@ def _unusable() -> tuple[str, str] | None:
     """Why this engine cannot work here, and the way out."""
     if sys.platform != "linux":
         return "it needs Linux", "use the engine docker"
-    for program, fix in (("bwrap", _INSTALL), ("unshare", "install util-linux"), ("mount", "install util-linux")):
+    for program, fix in (
+        ("bwrap", _INSTALL),
+        ("unshare", "install util-linux"),
+        ("mount", "install util-linux"),
+    ):
         if not shutil.which(program):
             return f"{program} is not installed", fix
     return None

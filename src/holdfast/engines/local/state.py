@@ -34,7 +34,9 @@ def prepare() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = folder.lstat()
         if owner.st_uid != os.geteuid() or not stat.S_ISDIR(owner.st_mode):
-            raise EngineFailed(f"{folder} belongs to somebody else; set HOLDFAST_STATE_DIR to a folder of yours")
+            raise EngineFailed(
+                f"{folder} belongs to somebody else; set HOLDFAST_STATE_DIR to a folder of yours"
+            )
         for name in ("sessions", "mnt", "etc"):
             (folder / name).mkdir(mode=0o755, exist_ok=True)
         for name, text in ETC.items():
@@ -134,10 +136,15 @@ class Folder:
         except (OSError, ValueError, TypeError):
             return None
 
-    def remove(self) -> None:
-        """Call it with the lock; the lock goes last."""
-        for name in ("record.json", "record.part", "sock", "log", "lock"):
+    def clear(self) -> None:
+        """Forget the session; call it with the lock."""
+        for name in ("record.json", "record.part", "sock", "log"):
             (self.path / name).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Forget the session and its folder; call it with the lock, which goes last."""
+        self.clear()
+        (self.path / "lock").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
 

@@ -1,0 +1,1 @@
+"""Compute mode: one-shot runs."""

@@ -109,9 +109,7 @@ def aligned(source: str) -> str:
     block: list[list[str]] = []
 
     def flush() -> None:
-        widths = (
-            [max(len(row[column]) for row in block) for column in range(len(block[0]) - 1)] if block else []
-        )
+        widths = [max(len(row[column]) for row in block) for column in range(len(block[0]) - 1)] if block else []
         for row in block:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
             out.append("\t" + " ".join([*cells, row[-1]]))

@@ -151,7 +151,7 @@ class SandboxRecord:
     labels: dict[str, str]
 
 
-class AlreadyThere(Exception):  # noqa: N818: not an error but an answer
+class AlreadyThere(Exception):
     """`create` lost a race: a sandbox of this name exists."""
 
 

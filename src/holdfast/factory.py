@@ -25,13 +25,10 @@ async def choose(name: str | None, needs: frozenset[Capability]) -> Engine:
             return found
         if not status.available:
             lacking.append(
-                f"{candidate}: {status.reason}; {status.fix}"
-                if status.fix
-                else f"{candidate}: {status.reason}"
+                f"{candidate}: {status.reason}; {status.fix}" if status.fix else f"{candidate}: {status.reason}"
             )
         else:
             lacking.append(
-                f"{candidate} cannot do: {', '.join(missing)}"
-                + (f" ({status.reason})" if status.reason else "")
+                f"{candidate} cannot do: {', '.join(missing)}" + (f" ({status.reason})" if status.reason else "")
             )
     raise errors.EngineUnavailable("no engine can do this here. " + ". ".join(lacking))

@@ -1,7 +1,7 @@
 """The blocking surface: the async one, driven by one background thread.
 
-The thread and its event loop start with the first call and end with the process. Each blocking function or method
-is made from its async twin, so there is nothing to keep in step by hand.
+The thread and its event loop start with the first call and end with the process. Each blocking function or
+method is made from its async twin, so there is nothing to keep in step by hand.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _session_method(
     call: Callable[Concatenate[aio.Session, _P], Awaitable[_T]],
 ) -> Callable[Concatenate[Session, _P], _T]:
     @functools.wraps(call)
-    def blocking(self: Session, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def blocking(self: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return _call(functools.partial(call, self.asynchronous, *args, **kwargs))
 
     return blocking
@@ -67,7 +67,7 @@ def _process_method(
     call: Callable[Concatenate[aio.Process, _P], Awaitable[_T]],
 ) -> Callable[Concatenate[Process, _P], _T]:
     @functools.wraps(call)
-    def blocking(self: Process, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def blocking(self: Process, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return _call(functools.partial(call, self.asynchronous, *args, **kwargs))
 
     return blocking
@@ -96,14 +96,14 @@ def _starter(
     call: Callable[Concatenate[aio.Session, _P], Awaitable[aio.Process]],
 ) -> Callable[Concatenate[Session, _P], Process]:
     @functools.wraps(call)
-    def blocking(self: Session, *args: _P.args, **kwargs: _P.kwargs) -> Process:
+    def blocking(self: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> Process:
         return Process(_call(functools.partial(call, self.asynchronous, *args, **kwargs)))
 
     return blocking
 
 
 class Session:
-    """One persistent sandbox. `with` ends a private session and lets go of a shared one; see `aio.Session`."""
+    """One persistent sandbox; `with` ends a private session and lets go of a shared one: see `aio.Session`."""
 
     def __init__(self, asynchronous: aio.Session) -> None:
         self.asynchronous = asynchronous

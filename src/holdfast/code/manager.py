@@ -11,6 +11,7 @@ from .. import errors, factory, runtimes
 from ..abc import AlreadyThere, Capability, Engine, EngineStatus, Mode, SandboxRecord, SandboxSpec
 from ..config import Limits, Settings, settings
 from ..engines import ENGINES, engine
+from ..policy import allow_network
 from .keys import Namespace, SessionKey, resolve
 from .session import Session
 
@@ -44,7 +45,7 @@ async def open_session(
     """
     key = resolve(workflow, agent, session)
     config = settings()
-    _allow(network, config)
+    allow_network(network, config)
     needs = _needs(image, network)
     chosen = await factory.choose(engine, needs)
     spec = SandboxSpec(
@@ -64,9 +65,7 @@ async def open_session(
         yield opened
 
 
-async def _open(
-    chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Settings, create: bool
-) -> Session:
+async def _open(chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Settings, create: bool) -> Session:
     for _ in range(_ROUNDS):
         found = await chosen.find(spec.name)
         if found is not None:
@@ -96,13 +95,6 @@ async def _create(chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Se
             await chosen.destroy(record)
         raise
     return session
-
-
-def _allow(network: bool, config: Settings) -> None:
-    if network and not config.allow_network:
-        raise errors.PolicyError(
-            "network was asked for and is not allowed here; the operator sets STATION_SANDBOX_ALLOW_NETWORK_DEFAULT=true"
-        )
 
 
 def _needs(image: str | None, network: bool) -> frozenset[Capability]:

@@ -131,9 +131,7 @@ class Session:
         max_stderr_bytes: int | None = None,
     ) -> Process:
         """Start a program that goes on without this call, and without this client."""
-        asked = self._command(
-            command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes, keep_background
-        )
+        asked = self._command(command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes, keep_background)
         return Process(self, await (await self.guest()).start(asked, stdin))
 
     def process(self, exec_id: str) -> Process:
@@ -162,12 +160,8 @@ class Session:
             env=dict(env or {}),
             user=user,
             timeout=self._settings.default_timeout if timeout is None else timeout,
-            stdout_cap_bytes=self._settings.max_stdout_bytes
-            if max_stdout_bytes is None
-            else max_stdout_bytes,
-            stderr_cap_bytes=self._settings.max_stderr_bytes
-            if max_stderr_bytes is None
-            else max_stderr_bytes,
+            stdout_cap_bytes=self._settings.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
+            stderr_cap_bytes=self._settings.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
             background=Background.KEEP if keep else Background.KILL,
         )
 
@@ -214,14 +208,15 @@ class Session:
 
     async def download(self, path: str, target: str | Path) -> int:
         """Copy a file of the workspace to the host; it appears when it is complete. Returns its size."""
-        part = Path(f"{target}.{secrets.token_hex(4)}.part")
+        part = anyio.Path(f"{target}.{secrets.token_hex(4)}.part")
         try:
-            with part.open("wb") as file:
-                await (await self.guest()).read_file_into(path, file.write)
-                size = file.tell()
-            part.replace(target)
+            async with await part.open("wb") as file:
+                # Straight to the file: the operating system's buffer takes it faster than a thread would.
+                await (await self.guest()).read_file_into(path, file.wrapped.write)
+                size = await file.tell()
+            await part.replace(target)
         finally:
-            part.unlink(missing_ok=True)
+            await part.unlink(missing_ok=True)
         return size
 
     async def status(self) -> StatusReport:

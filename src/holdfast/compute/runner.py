@@ -11,6 +11,7 @@ from ..abc import Capability, Effective, Mode, SandboxSpec
 from ..config import Limits, Settings, settings
 from ..guest.client import Command, GuestClient, OnOutput, Source
 from ..guest.connection import Connection
+from ..policy import allow_network
 from ..results import ExecResult, RunResult
 from . import artifacts as artifact_files
 
@@ -56,10 +57,7 @@ async def run(
     config = settings()
     if not code.strip():
         raise errors.InvalidRequest("there is no code to run")
-    if network and not config.allow_network:
-        raise errors.PolicyError(
-            "network was asked for and is not allowed here; the operator sets STATION_SANDBOX_ALLOW_NETWORK_DEFAULT=true"
-        )
+    allow_network(network, config)
     spec = SandboxSpec(
         name=f"run-{secrets.token_hex(8)}",
         mode=Mode.COMPUTE,
@@ -93,9 +91,7 @@ def _check_files(files: Mapping[str, str | bytes], limits: Limits) -> None:
         raise errors.TooManyFiles(f"{len(files)} files are too many; the limit is {limits.max_files - 1}")
     for path, content in files.items():
         if limits.max_file_size_bytes is not None and len(content) > limits.max_file_size_bytes:
-            raise errors.FileTooLarge(
-                f"{path} has {len(content)} bytes; the limit is {limits.max_file_size_bytes}"
-            )
+            raise errors.FileTooLarge(f"{path} has {len(content)} bytes; the limit is {limits.max_file_size_bytes}")
 
 
 def _needs(image: str | None, network: bool, packages: Sequence[str]) -> frozenset[Capability]:

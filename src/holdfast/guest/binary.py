@@ -57,6 +57,4 @@ def _sources_are_newer(path: Path) -> bool:
 def _verify(path: Path) -> None:
     shipped = {name: digest for digest, name in (line.split() for line in (_BIN / build.SUMS).open())}
     if hashlib.sha256(path.read_bytes()).hexdigest() != shipped.get(path.name):
-        raise GuestMissing(
-            f"{path} is not the guest that this version of holdfast shipped; reinstall holdfast"
-        )
+        raise GuestMissing(f"{path} is not the guest that this version of holdfast shipped; reinstall holdfast")

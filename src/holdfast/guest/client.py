@@ -129,9 +129,7 @@ class GuestClient:
         answer = await self._ask(command.request(stdin, protocol.Delivery.DETACHED), protocol.ExecStarted)
         return answer.exec_id
 
-    async def read(
-        self, exec_id: str, since: int, max_bytes: int = _READ_BYTES, wait: float = 0
-    ) -> OutputRead:
+    async def read(self, exec_id: str, since: int, max_bytes: int = _READ_BYTES, wait: float = 0) -> OutputRead:
         """What an exec wrote after position `since`; waits up to `wait` seconds for something new."""
         request = protocol.ExecRead(
             exec_id=exec_id, since=since, max_bytes=max_bytes, wait_ms=round(min(wait, 3600) * 1000)
@@ -162,9 +160,7 @@ class GuestClient:
         ended = (await self._ask(request, protocol.ExecWaited, patience)).ended
         if ended is None:
             return None
-        stdout, stderr = (
-            _Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr)
-        )
+        stdout, stderr = (_Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr))
         if stdout.cap + stderr.cap > _MAX_KEPT_BYTES:
             raise errors.ProtocolError("the guest claims to keep more output than it may")
         since = 0
@@ -190,9 +186,7 @@ class GuestClient:
 
     # --- files
 
-    async def write_file(
-        self, path: str, data: Source, mode: int | None = None, overwrite: bool = True
-    ) -> FileEntry:
+    async def write_file(self, path: str, data: Source, mode: int | None = None, overwrite: bool = True) -> FileEntry:
         """Write a whole file, or nothing: it appears under its name when its last byte is there."""
         request = protocol.FileWrite(path=_path(path), mode=_mode(mode), overwrite=overwrite)
         async with self.connection.call() as call:
@@ -203,9 +197,7 @@ class GuestClient:
                 await _feed(call, data)
             return _entry(_expect(await call.reply(), protocol.FileDone).entry)
 
-    async def read_file(
-        self, path: str, offset: int = 0, max_bytes: int | None = None
-    ) -> tuple[bytes, bool, int]:
+    async def read_file(self, path: str, offset: int = 0, max_bytes: int | None = None) -> tuple[bytes, bool, int]:
         """Contents, whether there is more after them, and the file's whole size."""
         data = bytearray()
         truncated, size = await self.read_file_into(path, data.extend, offset, max_bytes)
@@ -231,14 +223,10 @@ class GuestClient:
             raise errors.ProtocolError(f"the guest sent {got} bytes of a file and says {answer.sent_bytes}")
         return answer.truncated, answer.entry.size_bytes
 
-    async def list_files(
-        self, path: str = ".", recursive: bool = False, max_entries: int = 10_000
-    ) -> Listing:
+    async def list_files(self, path: str = ".", recursive: bool = False, max_entries: int = 10_000) -> Listing:
         entries: list[FileEntry] = []
         async with self.connection.call() as call:
-            await call.request(
-                protocol.FileList(path=_path(path), recursive=recursive, max_entries=max_entries)
-            )
+            await call.request(protocol.FileList(path=_path(path), recursive=recursive, max_entries=max_entries))
             while (received := await call.receive())[0] is Kind.EVENT:
                 entries += map(_entry, _expect(decode(received[1]), protocol.FilePage).entries)
                 if len(entries) > max_entries:
@@ -250,9 +238,7 @@ class GuestClient:
         return _entry((await self._ask(protocol.FileStat(path=_path(path)), protocol.FileDone)).entry)
 
     async def delete(self, path: str, recursive: bool = False) -> None:
-        await self._ask(
-            protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience=None
-        )
+        await self._ask(protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience=None)
 
     async def mkdir(self, path: str) -> FileEntry:
         return _entry((await self._ask(protocol.FileMkdir(path=_path(path)), protocol.FileDone)).entry)
@@ -269,9 +255,7 @@ class GuestClient:
     async def shutdown(self) -> None:
         await self._ask(protocol.Shutdown(), protocol.Done)
 
-    async def _ask(
-        self, request: protocol.Frame, kind: type[_T], patience: float | None = _ANSWER_PATIENCE
-    ) -> _T:
+    async def _ask(self, request: protocol.Frame, kind: type[_T], patience: float | None = _ANSWER_PATIENCE) -> _T:
         with _deadline(patience):
             async with self.connection.call() as call:
                 await call.request(request)

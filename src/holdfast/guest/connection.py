@@ -158,9 +158,7 @@ class Connection:
             if call := self._calls.get(stream):
                 call.take(Kind(number), bytes(self._buffer[start:at]))
             elif stream >= self._next_id:
-                raise errors.ProtocolError(
-                    f"the guest sent a frame for stream {stream}, which was never opened"
-                )
+                raise errors.ProtocolError(f"the guest sent a frame for stream {stream}, which was never opened")
         del self._buffer[:at]
 
     def _fail(self, reason: str, error: errors.SandboxError | None = None) -> errors.SandboxError:

@@ -70,10 +70,7 @@ def create(name: str, limits: Limits) -> Cgroup:
         # The workspace lies in memory: its pages count too, and a full one must not kill the session.
         memory = (limits.memory_mb + (limits.workspace_mb or 0) + _GUEST_MB) << 20
     tasks = None if limits.processes is None else limits.processes + _GUEST_TASKS
-    group = (
-        _create_v2(name, memory, tasks, limits) if version() == 2 else _create_v1(name, memory, tasks, limits)
-    )
-    return group
+    return _create_v2(name, memory, tasks, limits) if version() == 2 else _create_v1(name, memory, tasks, limits)
 
 
 def _create_v1(name: str, memory: int | None, tasks: int | None, limits: Limits) -> Cgroup:

@@ -50,9 +50,7 @@ class LocalEngine(Engine):
         }
         missing = ""
         if cgroups.version() is None:
-            missing = (
-                "memory and process limits hold for each process or user only: this user may make no cgroups"
-            )
+            missing = "memory and process limits hold for each process or user only: this user may make no cgroups"
         else:
             capabilities |= {Capability.MEMORY_LIMIT, Capability.PROCESS_LIMIT, Capability.CPU_LIMIT}
         version = await anyio.to_thread.run_sync(_bubblewrap_version)
@@ -65,7 +63,8 @@ class LocalEngine(Engine):
             return await anyio.to_thread.run_sync(self._create, spec, made)
         except BaseException:  # cancelled, too: whatever was started must go
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(lambda: [process.end() for process in made])
+                for process in made:
+                    await anyio.to_thread.run_sync(process.end)
             raise
 
     def _create(self, spec: SandboxSpec, made: list[_Process]) -> SandboxRecord:
@@ -177,9 +176,7 @@ class _Process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_END_PATIENCE)
             said = self._folder.log.read_text(errors="replace").strip()
-            raise errors.EngineFailed(
-                f"bubblewrap could not make the sandbox: {errors.printable(said[-500:])}"
-            )
+            raise errors.EngineFailed(f"bubblewrap could not make the sandbox: {errors.printable(said[-500:])}")
         _adopt(self._child)
         return self._pid
 
@@ -188,7 +185,7 @@ class _Process:
         ours, theirs = socket.socketpair()
         with theirs:
             command = self._launch(None, None).command()
-            self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=self._stderr)
+            self._child = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._stderr)
         return ours
 
     def _launch(self, listen_fd: int | None, info_fd: int | None) -> Launch:
@@ -199,9 +196,7 @@ class _Process:
         not_held: dict[str, str] = {}
         if self._cgroup is None:
             if limits.memory_mb is not None:
-                not_held["memory_mb"] = (
-                    "holds for each process, not for all together: no cgroups for this user"
-                )
+                not_held["memory_mb"] = "holds for each process, not for all together: no cgroups for this user"
             if limits.processes is not None:
                 not_held["processes"] = "holds by RLIMIT_NPROC: no cgroups for this user"
             if limits.cpu_millicores is not None:
@@ -294,7 +289,7 @@ def _record(folder: Folder, found: Remembered, alive: bool) -> SandboxRecord:
     return SandboxRecord(
         name=found.name,
         engine="local",
-        address=str(folder.socket),
+        address=str(folder.address),
         created_at=found.created_at,
         alive=alive,
         effective=Effective(**found.effective),
@@ -308,15 +303,11 @@ def _require(spec: SandboxSpec) -> None:
     if reason := _unusable():
         raise errors.EngineUnavailable(f"the engine local: {reason[0]}; {reason[1]}")
     if spec.image is not None:
-        raise errors.EngineUnavailable(
-            "the engine local has no images, only this machine's python, node and bash"
-        )
+        raise errors.EngineUnavailable("the engine local has no images, only this machine's python, node and bash")
     if spec.network:
         raise errors.EngineUnavailable("the engine local cannot give a sandbox a network of its own")
     if spec.runtime not in runtimes.host_runtimes():
-        raise errors.EngineUnavailable(
-            f"this machine has no {spec.runtime}; install it or use another engine"
-        )
+        raise errors.EngineUnavailable(f"this machine has no {spec.runtime}; install it or use another engine")
 
 
 @functools.cache

@@ -34,9 +34,7 @@ def prepare() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = folder.lstat()
         if owner.st_uid != os.geteuid() or not stat.S_ISDIR(owner.st_mode):
-            raise EngineFailed(
-                f"{folder} belongs to somebody else; set HOLDFAST_STATE_DIR to a folder of yours"
-            )
+            raise EngineFailed(f"{folder} belongs to somebody else; set HOLDFAST_STATE_DIR to a folder of yours")
         for name in ("sessions", "mnt", "etc"):
             (folder / name).mkdir(mode=0o755, exist_ok=True)
         for name, text in ETC.items():
@@ -73,7 +71,7 @@ class Folder:
         self.name = name
 
     @property
-    def socket(self) -> Path:
+    def address(self) -> Path:
         return self.path / "sock"
 
     @property
@@ -105,14 +103,14 @@ class Folder:
             return False
 
     def listen(self) -> socket.socket:
-        self.socket.unlink(missing_ok=True)
+        self.address.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listener.bind(str(self.socket))
+            listener.bind(str(self.address))
             listener.listen(128)
         except OSError as error:
             listener.close()
-            raise EngineFailed(f"{self.socket}: {error}; set HOLDFAST_STATE_DIR to a shorter path") from error
+            raise EngineFailed(f"{self.address}: {error}; set HOLDFAST_STATE_DIR to a shorter path") from error
         return listener
 
     def alive(self) -> bool:
@@ -120,7 +118,7 @@ class Folder:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(5)
             try:
-                probe.connect(str(self.socket))
+                probe.connect(str(self.address))
             except OSError:
                 return False
         return True

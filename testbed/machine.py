@@ -96,9 +96,7 @@ class Machine:
             raise CommandError(argv, Output(130, "", "interrupted"))
         return (self.runner or self._spawn)(argv, timeout, env, cwd)
 
-    def _spawn(
-        self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None, cwd: Path | None
-    ) -> Output:
+    def _spawn(self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None, cwd: Path | None) -> Output:
         # Its own session, so that a command that is given up ends with all its children.
         try:
             child = subprocess.Popen(

@@ -53,6 +53,7 @@ def up(argv: Sequence[str] | None = None) -> int:
     bed = _bed(Report())
     started = time.monotonic()
     try:
+        settings.require_writable()
         with _terminable(), bed.cache.locked(bed.report):
             missing = _bring_up(bed, names)
             found = _write_settings(bed, missing)
@@ -83,9 +84,7 @@ def _bring_up(bed: Bed, names: list[str]) -> dict[str, str]:
             prepared = pool.submit(part.prepare)
             for need in part.needs:
                 if isinstance(running[need].exception(), TestbedError):
-                    raise TestbedError(
-                        f"{need} is missing", f"see what testbed/up says about {need}"
-                    ) from None
+                    raise TestbedError(f"{need} is missing", f"see what testbed/up says about {need}") from None
             prepared.result()
             part.bring_up()
             part.look()
@@ -139,6 +138,7 @@ def down(argv: Sequence[str] | None = None) -> int:
     arguments = _parse("down", _DOWN, argv)
     bed = _bed(Report())
     try:
+        settings.require_writable()
         with bed.cache.locked(bed.report):
             _take_down(bed, arguments.parts, purge=arguments.purge)
     except TestbedError as error:
@@ -149,11 +149,7 @@ def down(argv: Sequence[str] | None = None) -> int:
 
 def _take_down(bed: Bed, names: list[str], *, purge: bool) -> None:
     wanted = set(names or NAMES)
-    wanted |= {
-        part.name
-        for part in PARTS
-        if wanted.intersection(with_needs([part.name])) and part.name not in wanted
-    }
+    wanted |= {part.name for part in PARTS if wanted.intersection(with_needs([part.name])) and part.name not in wanted}
     found, _ = _look(bed)
     for part in reversed([part(bed) for part in PARTS if part.name in wanted]):
         if purge and (not part.needs or "docker" in found):

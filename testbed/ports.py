@@ -39,34 +39,50 @@ class Ports:
         except (OSError, ValueError, TypeError):
             return None
 
+    def asked(self, part: str) -> int | None:
+        """The port that the environment asks for.
+
+        Raises:
+            TestbedError: it is no port.
+        """
+        variable = _variable(part)
+        text = self._machine.environ.get(variable)
+        if not text:
+            return None
+        port = int(text) if text.isdecimal() else 0
+        if not 0 < port < 65536:
+            raise TestbedError(f"{variable}={text} is no port", "give a number from 1 to 65535, or unset it")
+        return port
+
+    def check(self, part: str, port: int) -> None:
+        """Refuses a port that is in use, but not the one that the environment asks for."""
+        if self.asked(part) not in (None, port):
+            raise TestbedError(f"{part} is on another port than {_variable(part)}", f"call testbed/up {part}")
+
     def choose(self, part: str) -> int:
         """A port nobody listens on now. One asked for in the environment is taken or refused, never replaced.
 
         Raises:
             TestbedError: the port asked for is taken, or is no port.
         """
-        variable = f"HOLDFAST_TESTBED_{part.upper()}_PORT"
-        asked = self._machine.environ.get(variable)
-        if asked:
-            port = int(asked) if asked.isdecimal() else 0
-            if not 0 < port < 65536:
-                raise TestbedError(
-                    f"{variable}={asked} is no port", "give a number from 1 to 65535, or unset it"
-                )
-            if not is_free(port):
-                raise TestbedError(
-                    f"Port {port} for {part} is taken by another program",
-                    f"stop that program, or unset {variable}",
-                )
-        else:
-            candidates = [self.used(part), DEFAULTS[part]]
-            port = next((one for one in candidates if one and is_free(one)), None) or _any_free()
+        asked = self.asked(part)
+        if asked is not None and not is_free(asked):
+            raise TestbedError(
+                f"Port {asked} for {part} is taken by another program",
+                f"stop that program, or unset {_variable(part)}",
+            )
+        candidates = (asked, self.used(part), DEFAULTS[part])
+        port = next((one for one in candidates if one and is_free(one)), None) or _any_free()
         self._run.mkdir(parents=True, exist_ok=True)
         self._record(part).write_text(json.dumps(port))
         return port
 
     def _record(self, part: str) -> Path:
         return self._run / f"{part}.port"
+
+
+def _variable(part: str) -> str:
+    return f"HOLDFAST_TESTBED_{part.upper()}_PORT"
 
 
 def _any_free() -> int:

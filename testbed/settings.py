@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import TypedDict, cast
 
+from testbed.core import TestbedError
+
 ROOT = Path(__file__).resolve().parent.parent
 PATH = ROOT / ".testbed.json"
 
@@ -55,9 +57,7 @@ class BubblewrapSettings(TypedDict):
     version: str
 
 
-Section = (
-    DockerSettings | ImageSettings | RegistrySettings | DaggerSettings | NatsSettings | BubblewrapSettings
-)
+Section = DockerSettings | ImageSettings | RegistrySettings | DaggerSettings | NatsSettings | BubblewrapSettings
 
 
 class Settings(TypedDict, total=False):
@@ -80,9 +80,18 @@ def read(path: Path = PATH) -> Settings | None:
 
 
 def write(settings: Settings, path: Path = PATH) -> None:
+    """Writes the file in one step: a reader sees the old one or the new one."""
+    require_writable(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(settings, indent=2) + "\n")
     temporary.rename(path)
+
+
+def require_writable(path: Path = PATH) -> None:
+    if not os.access(path.parent, os.W_OK):
+        raise TestbedError(
+            f"{path} cannot be written by uid {os.geteuid()}", "call it as the owner of the tree, or as root"
+        )
 
 
 def remove(path: Path = PATH) -> None:

@@ -17,9 +17,7 @@ class Bubblewrap(Part[BubblewrapSettings]):
             raise TestbedError("bubblewrap is not installed", "call testbed/up bubblewrap")
         said = self.machine.try_run([path, "--version"], timeout=10)
         if said.code != 0:
-            raise TestbedError(
-                f"bubblewrap does not run: {said.last_line}", "reinstall the package bubblewrap"
-            )
+            raise TestbedError(f"bubblewrap does not run: {said.last_line}", "reinstall the package bubblewrap")
         return {"path": path, "version": said.stdout.split()[-1]}
 
     def bring_up(self) -> None:

@@ -59,7 +59,9 @@ class ContainerKeeper:
             raise TestbedError(f"The container {name} is not running", f"call testbed/up {part}")
         if labels_of(found).get(KEY_LABEL) != self._container.key:
             raise TestbedError(f"The container {name} is of another version", f"call testbed/up {part}")
-        return _published_port(found)
+        port = _published_port(found)
+        self._bed.ports.check(part, port)
+        return port
 
     def start(self) -> int:
         """Starts the container, the old one if it is right, and returns its port."""
@@ -78,9 +80,9 @@ class ContainerKeeper:
         if found is None:
             return None
         if labels_of(found).get(KEY_LABEL) == self._container.key:
-            with contextlib.suppress(CommandError):
+            with contextlib.suppress(CommandError, TestbedError):
                 self._docker("start", self._container.name)
-                return _published_port(found)
+                return self.port()
         self.stop()
         self._docker("rm", "--force", self._container.name)
         return None
@@ -103,9 +105,7 @@ class ContainerKeeper:
             self._docker(*argv, *container.options, container.image.name, *container.command)
         except CommandError:
             with contextlib.suppress(CommandError):
-                self._docker(
-                    "rm", "--force", container.name
-                )  # `run` leaves what it could create but not start
+                self._docker("rm", "--force", container.name)  # `run` leaves what it could create but not start
             raise
         forget_replaced(self._bed)
         return port

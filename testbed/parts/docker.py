@@ -44,6 +44,10 @@ class DockerCli:
         return found
 
 
+class _Denied(TestbedError):
+    """A daemon is there and is not for us."""
+
+
 class Docker(Part[DockerSettings]):
     name = "docker"
 
@@ -53,10 +57,13 @@ class Docker(Part[DockerSettings]):
     def look(self) -> DockerSettings:
         if self.machine.which("docker") is None:
             raise TestbedError("Docker is not installed", "call testbed/up docker")
-        said = self.machine.try_run(
-            ["docker", "version", "--format", "{{.Server.Version}}"], timeout=_ANSWER_SECONDS
-        )
+        said = self.machine.try_run(["docker", "version", "--format", "{{.Server.Version}}"], timeout=_ANSWER_SECONDS)
         if said.code != 0:
+            if "permission denied" in said.stderr:
+                raise _Denied(
+                    f"The Docker daemon at {self.host()} does not let uid {self.machine.euid} in",
+                    "call it as root or as a member of the group docker",
+                )
             raise TestbedError(f"No Docker daemon answers: {said.last_line}", "call testbed/up docker")
         return {"host": self.host(), "version": said.stdout.strip()}
 
@@ -77,13 +84,18 @@ class Docker(Part[DockerSettings]):
                 f"No Docker daemon answers at {self.host()}, which DOCKER_HOST or the docker context names",
                 "start that daemon, or unset DOCKER_HOST and choose the default context",
             )
+        try:
+            self.look()
+        except _Denied:
+            raise
+        except TestbedError:
+            self.machine.require_root("Starting the Docker daemon")
         self._refuse_a_silent_daemon()
         # iptables is only recommended by the package, but the daemon does not start without it.
         apt_install(self.bed, self.name, ["docker.io", "iptables", "ca-certificates"])
         with contextlib.suppress(TestbedError):
             self.look()  # a service manager started it
             return
-        self.machine.require_root("Starting the Docker daemon")
         self.machine.require_disk(Path("/var/lib"), 5, "Docker")
         with self.report.step(self.name, "daemon started"):
             self._heal()

@@ -162,9 +162,7 @@ class Images(Part[ImageSettings]):
                 script.chmod(0o755)  # they are started through links in PATH
             rootfs.add_tree(archive, root / "bin" / "node", "usr/local/bin/node")
             for package in ("npm", "corepack"):
-                rootfs.add_tree(
-                    archive, root / "lib/node_modules" / package, f"usr/local/lib/node_modules/{package}"
-                )
+                rootfs.add_tree(archive, root / "lib/node_modules" / package, f"usr/local/lib/node_modules/{package}")
         for program, target in (
             ("npm", "npm/bin/npm-cli.js"),
             ("npx", "npm/bin/npx-cli.js"),

@@ -21,6 +21,7 @@ class Nats(Part[NatsSettings]):
         port = self.bed.ports.used(self.name)
         if self._daemon().pid is None or port is None:
             raise TestbedError("NATS is not running", "call testbed/up nats")
+        self.bed.ports.check(self.name, port)
         info = _greeting(port)
         if info is None or not info.get("jetstream"):
             raise TestbedError(f"NATS does not answer on port {port}", "call testbed/up nats")

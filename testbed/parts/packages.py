@@ -107,13 +107,9 @@ def apt_sources(etc_apt: Path) -> str:
                 ours = bool(wanted.intersection(fields.get("suites", [])))
                 if ours and "deb" in fields.get("types", []) and "main" in fields.get("components", []):
                     # comments first would hide the style of the file from its reader
-                    stanzas.append(
-                        "\n".join(line for line in stanza.splitlines() if not line.startswith("#")).strip()
-                    )
+                    stanzas.append("\n".join(line for line in stanza.splitlines() if not line.startswith("#")).strip())
     if not lines and not stanzas:
-        raise TestbedError(
-            f"The machine's apt sources have no entry for Debian {CODENAME}", f"add one below {etc_apt}"
-        )
+        raise TestbedError(f"The machine's apt sources have no entry for Debian {CODENAME}", f"add one below {etc_apt}")
     # One file holds one style only.
     return "\n\n".join(stanzas) + "\n" if stanzas else "\n".join(lines) + "\n"
 

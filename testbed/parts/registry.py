@@ -43,9 +43,7 @@ class Registry(Part[RegistrySettings]):
         port = self._keeper().port()
         for image in self._images():
             if not self._has(port, image):
-                raise TestbedError(
-                    f"The registry does not have {image} as Docker has it", "call testbed/up registry"
-                )
+                raise TestbedError(f"The registry does not have {image} as Docker has it", "call testbed/up registry")
         return {"address": f"{LOOPBACK}:{port}"}
 
     def bring_up(self) -> None:
@@ -82,9 +80,7 @@ class Registry(Part[RegistrySettings]):
         deadline = time.monotonic() + 30
         while _get(port, "/v2/") is None:
             if time.monotonic() > deadline:
-                raise TestbedError(
-                    f"The registry does not answer on port {port}", f"read docker logs {CONTAINER_NAME}"
-                )
+                raise TestbedError(f"The registry does not answer on port {port}", f"read docker logs {CONTAINER_NAME}")
             time.sleep(0.1)
 
     def _images(self) -> list[str]:
@@ -127,9 +123,7 @@ class Registry(Part[RegistrySettings]):
         self._keeper().purge()
 
     def version(self, section: RegistrySettings) -> str:
-        said = self.machine.try_run(
-            ["docker", "exec", CONTAINER_NAME, "docker-registry", "--version"], timeout=10
-        )
+        said = self.machine.try_run(["docker", "exec", CONTAINER_NAME, "docker-registry", "--version"], timeout=10)
         return said.stdout.split()[-1] if said.code == 0 and said.stdout else "?"
 
     def address(self, section: RegistrySettings) -> str:

@@ -96,9 +96,7 @@ def _mmdebstrap(bed: Bed, recipe: Recipe, work: Path) -> Path:
     return made
 
 
-def extended(
-    bed: Bed, name: str, key: str, base: Callable[[], Path], add: Callable[[tarfile.TarFile], None]
-) -> Path:
+def extended(bed: Bed, name: str, key: str, base: Callable[[], Path], add: Callable[[tarfile.TarFile], None]) -> Path:
     """The tar file `base` with files appended to it, from the cache or made now."""
 
     def make(work: Path) -> Path:

@@ -34,7 +34,7 @@ def go_type(annotation: object) -> str:
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if annotation in _SCALARS:
-        return _SCALARS[typing.cast(type, annotation)]
+        return _SCALARS[annotation]
     if origin in (types.UnionType, typing.Union):
         (inner,) = (argument for argument in arguments if argument is not type(None))
         inner_type = go_type(inner)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 
 	"holdfast/guest/internal/confine"
@@ -50,6 +51,8 @@ func run(command, argument string) error {
 			return err
 		}
 	}
+	// One at a time: what the guest does is short, and a second processor would be woken for each piece of it.
+	runtime.GOMAXPROCS(1)
 	if command == "supervise" {
 		proc.OfferToOOM() // first: what is hardened may not write into its own /proc
 	}

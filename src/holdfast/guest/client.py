@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,8 +25,8 @@ _MAX_KEPT_BYTES = 128 << 20
 
 _T = TypeVar("_T", bound=protocol.Frame)
 
-OnOutput = Callable[[str, bytes], None]
-"""Called with "stdout" or "stderr" and bytes, as a program writes them."""
+OnOutput = Callable[[str, bytes], Awaitable[None] | None]
+"""Called with "stdout" or "stderr" and bytes, as a program writes them; what it returns is awaited."""
 Source = bytes | AsyncIterable[bytes]
 
 
@@ -95,21 +95,26 @@ class GuestClient:
         """Run a program to its end. Cancelling the call kills everything that it started."""
         delivery = protocol.Delivery.LIVE if on_output else protocol.Delivery.RESULT
         request = command.request(stdin is not None, delivery)
-        with _deadline(None if command.timeout is None else command.timeout + _GRACE):
+        with _Deadline(None if command.timeout is None else command.timeout + _GRACE) as deadline:
             async with self.connection.call() as call:
                 if isinstance(stdin, bytes) and len(stdin) <= protocol.MAX_DATA_BYTES:
                     await call.request(request, stdin)
-                    return await self._collect(call, command, on_output)
+                    return await self._collect(call, command, on_output, deadline)
                 await call.request(request)
                 if stdin is None:
-                    return await self._collect(call, command, on_output)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_feed, call, stdin)
-                    result = await self._collect(call, command, on_output)
-                    tasks.cancel_scope.cancel()
+                    return await self._collect(call, command, on_output, deadline)
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(_feed, call, stdin)
+                        result = await self._collect(call, command, on_output, deadline)
+                        tasks.cancel_scope.cancel()
+                except ExceptionGroup as group:  # how it was fed is nobody's business: one error, as without stdin
+                    raise _first(group) from None
                 return result
 
-    async def _collect(self, call: Call, command: Command, on_output: OnOutput | None) -> ExecResult:
+    async def _collect(
+        self, call: Call, command: Command, on_output: OnOutput | None, deadline: _Deadline
+    ) -> ExecResult:
         stdout, stderr = _Kept(command.stdout_cap_bytes), _Kept(command.stderr_cap_bytes)
         while True:
             kind, payload = await call.receive()
@@ -122,7 +127,10 @@ class GuestClient:
                 continue
             (stdout if kind is Kind.DATA else stderr).add(payload, live=on_output is not None)
             if on_output:
-                on_output("stdout" if kind is Kind.DATA else "stderr", payload)
+                waiting = on_output("stdout" if kind is Kind.DATA else "stderr", payload)
+                if waiting is not None:
+                    with deadline.paused():
+                        await waiting
 
     async def start(self, command: Command, stdin: bool = False) -> str:
         """Start a program that lives on without this client; the answer is its id."""
@@ -134,7 +142,7 @@ class GuestClient:
         request = protocol.ExecRead(
             exec_id=exec_id, since=since, max_bytes=max_bytes, wait_ms=round(min(wait, 3600) * 1000)
         )
-        with _deadline(_ANSWER_PATIENCE + wait):
+        with _Deadline(_ANSWER_PATIENCE + wait):
             async with self.connection.call() as call:
                 await call.request(request)
                 data = bytearray()
@@ -256,7 +264,7 @@ class GuestClient:
         await self._ask(protocol.Shutdown(), protocol.Done)
 
     async def _ask(self, request: protocol.Frame, kind: type[_T], patience: float | None = _ANSWER_PATIENCE) -> _T:
-        with _deadline(patience):
+        with _Deadline(patience):
             async with self.connection.call() as call:
                 await call.request(request)
                 return _expect(await call.reply(), kind)
@@ -294,25 +302,39 @@ async def _feed(call: Call, source: Source) -> None:
     await call.end_data()
 
 
-class _Late(AbstractContextManager[None]):
-    """Turns anyio's TimeoutError into ours: the guest, and not the program, was late."""
+class _Deadline(AbstractContextManager["_Deadline"]):
+    """Turns anyio's TimeoutError into ours: the guest, and not the program, was late. None: never late."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._scope = anyio.fail_after(seconds)
+        self._entered = anyio.fail_after(seconds)
 
-    def __enter__(self) -> None:
-        self._scope.__enter__()
+    def __enter__(self) -> _Deadline:
+        self._scope = self._entered.__enter__()
+        return self
 
     def __exit__(self, *error: object) -> bool | None:
         try:
-            return self._scope.__exit__(*error)  # type: ignore[arg-type]
+            return self._entered.__exit__(*error)  # type: ignore[arg-type]
         except TimeoutError:
             raise errors.SessionLost(f"the sandbox did not answer within {self._seconds:.0f} s") from None
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that the caller takes for itself is not the guest's."""
+        left = self._scope.deadline - anyio.current_time()
+        self._scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._scope.deadline = anyio.current_time() + left
 
-def _deadline(seconds: float | None) -> AbstractContextManager[None]:
-    return nullcontext() if seconds is None else _Late(seconds)
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    found: Exception = group
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 def _result(ended: protocol.ExecEnded, stdout: _Kept, stderr: _Kept) -> ExecResult:

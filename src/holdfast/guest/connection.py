@@ -45,7 +45,7 @@ class Connection:
         self._buffer = bytearray()
         self._calls: dict[int, Call] = {}
         self._next_id = 1
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
         self._reading = False
         self._lost: errors.SandboxError | None = None
         self._credit = protocol.WINDOW_BYTES

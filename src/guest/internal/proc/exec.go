@@ -49,67 +49,100 @@ func (e *Exec) Ended() *wire.ExecEnded {
 	return e.ended
 }
 
-// pipes are the three files of a program: ours and its own ends.
+// pipes are the files of a program: our ends, and its own as plain descriptors, since it wants them blocking.
 type pipes struct {
-	ours   [3]*os.File
-	theirs [3]*os.File
+	stdin, stdout, stderr *os.File
+	theirs                [3]int
 }
 
-func (p *pipes) close(files [3]*os.File) {
-	for _, file := range files {
+// devNull is the stdin of all programs that have none.
+var devNull = sync.OnceValues(func() (int, error) {
+	return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+})
+
+func openPipes(stdin wire.StdinMode) (p pipes, err error) {
+	p.theirs = [3]int{-1, -1, -1}
+	if stdin == wire.StdinModePipe {
+		p.theirs[0], p.stdin, err = pipe(0)
+	} else {
+		p.theirs[0], err = devNull()
+	}
+	if err == nil {
+		p.theirs[1], p.stdout, err = pipe(1)
+	}
+	if err == nil {
+		p.theirs[2], p.stderr, err = pipe(1)
+	}
+	if err != nil {
+		p.closeTheirs()
+		p.closeOurs()
+	}
+	return p, err
+}
+
+// pipe gives the program's end (0 to read, 1 to write) and ours.
+func pipe(theirs int) (int, *os.File, error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return -1, nil, err
+	}
+	ours := ends[1-theirs]
+	if err := unix.SetNonblock(ours, true); err != nil {
+		unix.Close(ends[0])
+		unix.Close(ends[1])
+		return -1, nil, err
+	}
+	return ends[theirs], os.NewFile(uintptr(ours), "pipe"), nil
+}
+
+func (p *pipes) closeTheirs() {
+	shared, _ := devNull()
+	for _, end := range p.theirs {
+		if end >= 0 && end != shared {
+			unix.Close(end)
+		}
+	}
+}
+
+func (p *pipes) closeOurs() {
+	for _, file := range []*os.File{p.stdin, p.stdout, p.stderr} {
 		if file != nil {
 			file.Close()
 		}
 	}
 }
 
-func openPipes(stdin wire.StdinMode) (pipes, error) {
-	var p pipes
-	var err error
-	if stdin == wire.StdinModePipe {
-		p.theirs[0], p.ours[0], err = os.Pipe()
-	} else {
-		p.theirs[0], err = os.Open(os.DevNull)
-	}
-	for index := 1; index < 3 && err == nil; index++ {
-		p.ours[index], p.theirs[index], err = os.Pipe()
-	}
-	if err != nil {
-		p.close(p.ours)
-		p.close(p.theirs)
-	}
-	return p, err
-}
-
-// start hands the job to a supervisor and returns when the program runs.
+// start hands the job to a supervisor and returns when the program runs, or has run.
 func (e *Exec) start(work job) error {
 	files, err := openPipes(e.request.Stdin)
 	if err != nil {
 		return wire.Fail(wire.ErrorCodeInternal, "no pipes for the program: %v", err)
 	}
-	e.stdin = files.ours[0]
+	e.stdin = files.stdin
 	e.events.begin()
 	supervisor, first, err := e.hand(work, files)
-	files.close(files.theirs)
-	if err != nil || first.Failed != 0 {
-		files.close(files.ours)
-		if err == nil {
-			err = startFailure(first.Failed, work)
-		}
+	files.closeTheirs()
+	if err == nil && first.Failed != 0 {
+		err = startFailure(first.Failed, work)
+	}
+	if err != nil {
+		files.closeOurs()
 		return err
 	}
 	var draining sync.WaitGroup
-	for index, file := range files.ours[1:] {
+	for index, file := range []*os.File{files.stdout, files.stderr} {
 		draining.Add(1)
 		go func() {
 			defer draining.Done()
 			e.drain(index, file)
 		}()
 	}
-	e.mu.Lock()
-	e.worker = supervisor
-	e.mu.Unlock()
-	go e.follow(supervisor, files, &draining)
+	if first.Ended == nil {
+		e.mu.Lock()
+		e.worker = supervisor
+		e.mu.Unlock()
+	}
+	go e.follow(supervisor, first, files, &draining)
 	return nil
 }
 
@@ -122,16 +155,16 @@ func (e *Exec) hand(work job, files pipes) (*worker, report, error) {
 		if failed != nil {
 			return nil, first, startFailure(errnoOf(failed), work)
 		}
-		err = supervisor.send(order{Job: &work}, int(files.theirs[0].Fd()), int(files.theirs[1].Fd()), int(files.theirs[2].Fd()))
-		if err == nil {
+		if err = supervisor.send(order{Job: &work}, files.theirs[:]...); err == nil {
 			_, err = supervisor.receive(&first)
 		}
 		if err == nil {
-			if !first.Started {
+			if first.Failed != 0 || first.Refused != "" {
 				e.pool.give(supervisor)
 			}
 			if first.Refused != "" {
-				err = wire.Fail(wire.ErrorCodeLimitsNotAvailable, "the limits of this sandbox cannot be put on a program, so none is started: %s", first.Refused)
+				err = wire.Fail(wire.ErrorCodeLimitsNotAvailable,
+					"the limits of this sandbox cannot be put on a program, so none is started: %s", first.Refused)
 			}
 			return supervisor, first, err
 		}
@@ -155,16 +188,19 @@ func (e *Exec) drain(index int, pipe *os.File) {
 	}
 }
 
-// follow waits for the end: of the program, or of its time.
-func (e *Exec) follow(supervisor *worker, files pipes, draining *sync.WaitGroup) {
-	var timer *time.Timer
-	if e.request.TimeoutMS != nil {
-		timer = time.AfterFunc(time.Duration(*e.request.TimeoutMS)*time.Millisecond, func() { e.Stop(wire.EndCauseTimeout) })
-	}
-	var last report
-	_, err := supervisor.receive(&last)
-	if timer != nil {
-		timer.Stop()
+// follow waits for the end: of the program, or of its time. A short program's first report is its last.
+func (e *Exec) follow(supervisor *worker, last report, files pipes, draining *sync.WaitGroup) {
+	var err error
+	if last.Ended == nil {
+		var timer *time.Timer
+		if e.request.TimeoutMS != nil {
+			left := time.Duration(*e.request.TimeoutMS)*time.Millisecond - time.Since(e.Started)
+			timer = time.AfterFunc(left, func() { e.Stop(wire.EndCauseTimeout) })
+		}
+		_, err = supervisor.receive(&last)
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	duration := time.Since(e.Started)
 	e.mu.Lock()
@@ -176,12 +212,12 @@ func (e *Exec) follow(supervisor *worker, files pipes, draining *sync.WaitGroup)
 	} else {
 		e.pool.give(supervisor)
 	}
-	for _, pipe := range files.ours[1:] {
+	for _, pipe := range []*os.File{files.stdout, files.stderr} {
 		_ = pipe.SetReadDeadline(time.Now().Add(drainPatience))
 	}
 	draining.Wait()
 	e.mu.Lock()
-	files.close(files.ours)
+	files.closeOurs()
 	e.stdin = nil
 	e.mu.Unlock()
 	e.finish(last.Ended, duration)

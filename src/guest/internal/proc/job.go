@@ -41,7 +41,7 @@ type job struct {
 	Keep       bool // let processes that the program leaves behind live on
 }
 
-// report is what a supervisor tells the guest: started, failed or refused; and ended, after started.
+// report is what a supervisor tells the guest: failed or refused; or started, if it takes a while, and ended.
 type report struct {
 	Started bool          `json:",omitempty"`
 	Failed  syscall.Errno `json:",omitempty"`

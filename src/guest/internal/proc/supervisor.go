@@ -14,6 +14,7 @@ import (
 )
 
 const (
+	startedAfter = time.Millisecond
 	// How long a supervisor tries to kill what is beneath it before the guest kills the supervisor.
 	killPatience = 1500 * time.Millisecond
 	// Names of left processes that travel with a result.
@@ -32,14 +33,21 @@ func Supervise(socket *os.File, confine func() error) error {
 	}
 	socket.Close()
 	s := supervisor{guest: channel{conn.(*net.UnixConn)}, confined: confine()}
-	jobs := make(chan supervised, 1)
-	go s.listen(jobs)
-	for next := range jobs {
-		if err := s.run(next); err != nil {
-			return err
+	for {
+		var next order
+		files, err := s.guest.receive(&next)
+		switch {
+		case err != nil: // the guest is gone, or wants us to go
+			killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+			return nil
+		case next.Job != nil && len(files) == 3:
+			if err := s.run(*next.Job, files); err != nil {
+				return err
+			}
+		default:
+			s.signal(next)
 		}
 	}
-	return nil
 }
 
 // supervisor is this process: at most one job at a time.
@@ -53,29 +61,51 @@ type supervisor struct {
 	met      []process
 }
 
-type supervised struct {
-	job
-	files []int
+// run starts a job and reports; then the job is waited for beside the orders, so that it can be killed.
+func (s *supervisor) run(next job, files []int) error {
+	defer func() {
+		for _, file := range files {
+			unix.Close(file)
+		}
+	}()
+	if s.confined != nil {
+		return s.guest.send(report{Refused: s.confined.Error()})
+	}
+	pid, errno := next.start(files)
+	if errno != 0 {
+		return s.guest.send(report{Failed: errno})
+	}
+	s.mu.Lock()
+	s.current = next.Number
+	s.mu.Unlock()
+	// A program that ends at once needs no word that it has started: each word wakes the guest.
+	started := time.AfterFunc(startedAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.current == next.Number {
+			_ = s.guest.send(report{Started: true})
+		}
+	})
+	go func() {
+		ended := s.wait(pid, next.Keep)
+		started.Stop()
+		_ = s.guest.send(report{Started: true, Ended: &ended})
+	}()
+	return nil
 }
 
-// listen takes orders; it goes on while a job runs, so that the job can be killed.
-func (s *supervisor) listen(jobs chan<- supervised) {
-	for {
-		var next order
-		files, err := s.guest.receive(&next)
-		switch {
-		case err != nil: // the guest is gone, or wants us to go
-			killTree(os.Getpid(), nil, time.Now().Add(killPatience))
-			os.Exit(0)
-		case next.Job != nil && len(files) == 3:
-			s.mu.Lock()
-			s.current = next.Job.Number
-			s.mu.Unlock()
-			jobs <- supervised{*next.Job, files}
-		default:
-			s.signal(next)
-		}
+func (j job) start(files []int) (pid int, errno syscall.Errno) {
+	attributes := syscall.ProcAttr{
+		Dir:   j.Cwd,
+		Env:   stringsOf(j.Env),
+		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: j.Credential},
 	}
+	pid, err := syscall.ForkExec(j.Path, stringsOf(j.Argv), &attributes)
+	if err != nil && !errors.As(err, &errno) {
+		errno = syscall.EINVAL
+	}
+	return pid, errno
 }
 
 // signal is for the current job only; the lock keeps the job from ending under it.
@@ -101,38 +131,6 @@ func (s *supervisor) sweep() {
 		defer s.mu.Unlock()
 		s.met = append(s.met, met...)
 	}()
-}
-
-func (s *supervisor) run(next supervised) error {
-	if s.confined != nil {
-		return s.guest.send(report{Refused: s.confined.Error()})
-	}
-	pid, errno := next.start()
-	for _, file := range next.files {
-		unix.Close(file)
-	}
-	if errno != 0 {
-		return s.guest.send(report{Failed: errno})
-	}
-	if err := s.guest.send(report{Started: true}); err != nil {
-		return err
-	}
-	ended := s.wait(pid, next.Keep)
-	return s.guest.send(report{Ended: &ended})
-}
-
-func (s supervised) start() (pid int, errno syscall.Errno) {
-	attributes := syscall.ProcAttr{
-		Dir:   s.Cwd,
-		Env:   stringsOf(s.Env),
-		Files: []uintptr{uintptr(s.files[0]), uintptr(s.files[1]), uintptr(s.files[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: s.Credential},
-	}
-	pid, err := syscall.ForkExec(s.Path, stringsOf(s.Argv), &attributes)
-	if err != nil && !errors.As(err, &errno) {
-		errno = syscall.EINVAL
-	}
-	return pid, errno
 }
 
 // wait reaps everything until no child is left.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"holdfast/guest/internal/files"
@@ -39,6 +40,10 @@ func New(config wire.GuestConfig, arguments []string) (*Server, error) {
 	workspace, err := files.Open(config.Workspace, limits)
 	if err != nil {
 		return nil, err
+	}
+	if config.ListenFD != nil {
+		// Before the first supervisor: what inherits the listener can answer hosts in our place.
+		syscall.CloseOnExec(int(*config.ListenFD))
 	}
 	s := &Server{config: config, files: workspace, pool: proc.NewPool(arguments), clock: newClock(config)}
 	s.execs = proc.NewRegistry(config, s.pool, s.touch)

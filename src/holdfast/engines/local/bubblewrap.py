@@ -81,8 +81,10 @@ class Launch:
             arguments += ["--die-with-parent"]
         if self.info_fd is not None:
             arguments += ["--info-fd", str(self.info_fd)]
+        foreign = runtimes.foreign_prefixes()
+        arguments += _folders(Path("/etc/x"), Path("/.holdfast/x"), Path(HOME), *foreign)
         arguments += [*_system(), *_etc(self.state)]
-        for prefix in runtimes.foreign_prefixes():
+        for prefix in foreign:
             arguments += ["--ro-bind", str(prefix), str(prefix)]
         arguments += ["--proc", "/proc", "--dev", "/dev", "--bind", str(mount / "shm"), "/dev/shm"]
         arguments += ["--remount-ro", "/dev", "--bind", str(mount / "tmp"), "/tmp"]
@@ -141,6 +143,12 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
 
 def _ms(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(seconds * 1000))
+
+
+def _folders(*paths: Path) -> list[str]:
+    """The folders above these, open to programs: bubblewrap would make them for their owner alone, who is root."""
+    above = {parent for path in paths for parent in path.parents if parent != Path("/")}
+    return [word for folder in sorted(above) for word in ("--perms", "0755", "--dir", str(folder))]
 
 
 def _system() -> list[str]:

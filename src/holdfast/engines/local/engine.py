@@ -24,6 +24,7 @@ import anyio.to_thread
 from ... import errors
 from ...abc import AlreadyThere, Capability, Effective, Engine, EngineStatus, SandboxRecord, SandboxSpec
 from ...guest.binary import guest_path
+from ..sockets import SocketStream
 from . import cgroups, runtimes
 from .bubblewrap import Launch
 from .state import Folder, Remembered, prepare, process_start
@@ -97,7 +98,7 @@ class LocalEngine(Engine):
 
     async def dial(self, record: SandboxRecord) -> anyio.abc.ByteStream:
         try:
-            return await anyio.connect_unix(record.address)
+            return SocketStream.connect(record.address)
         except OSError:
             raise errors.SessionNotFound("the session has ended; open it again") from None
 
@@ -128,7 +129,7 @@ class LocalEngine(Engine):
         _require(spec)
         process = _Process(spec, prepare(), None)
         try:
-            stream = await anyio.abc.UNIXSocketStream.from_socket(process.start_once())
+            stream = SocketStream(process.start_once())
             try:
                 yield stream, process.effective()
             except errors.SessionLost as error:

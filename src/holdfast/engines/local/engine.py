@@ -186,7 +186,13 @@ class _Process:
         ours, theirs = socket.socketpair()
         with theirs:
             command = self._launch(None, None).command()
-            self._child = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._stderr)
+            self._child = subprocess.Popen(
+                command,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._stderr,
+                start_new_session=True,  # Ctrl-C at a terminal is the caller's: it cancels, and the guest cleans up
+            )
         return ours
 
     def _launch(self, listen_fd: int | None, info_fd: int | None) -> Launch:

@@ -15,7 +15,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 run: .venv/ready ## run the main job: an agent's code in a sandbox
-	@$(BIN)/python testbed/host-for-run
+	@command -v bwrap >/dev/null || testbed/up bubblewrap
 	@$(BIN)/python examples/first_run.py
 
 test: .venv/ready ## bring the testbed up, then all checks and all tests

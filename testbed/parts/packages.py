@@ -30,15 +30,17 @@ def apt_install(bed: Bed, part: str, packages: Sequence[str]) -> None:
         TestbedError: no root, not Debian, no disk space, or a package registry that refuses.
     """
     machine = bed.machine
-    names = " ".join(packages)
     with _APT:
-        if all(_is_installed(bed, package) for package in packages):
+        # Only these: apt-get would upgrade the others, which are the machine's own.
+        wanted = [package for package in packages if not _is_installed(bed, package)]
+        if not wanted:
             return
+        names = " ".join(wanted)
         machine.require_root(f"Installing {names}")
         machine.require_debian(f"Installing {names}")
         machine.require_disk(machine.root / "var/cache/apt/archives", 1, f"Installing {names}")
         # --no-remove: no test is worth a package that the machine has.
-        argv = [*_APT_GET, "install", "--no-install-recommends", "--no-remove", *packages]
+        argv = [*_APT_GET, "install", "--no-install-recommends", "--no-remove", *wanted]
         with bed.report.step(part, f"packages installed: {names}"), _no_services(machine.root):
             # A killed installation leaves unpacked packages behind; this finishes them.
             machine.try_run(["dpkg", "--configure", "-a", "--force-confold"], timeout=600, env=_QUIET)

@@ -1,0 +1,84 @@
+"""Every example in the documents runs, and prints what the document says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOT_HERE = ("make ",)
+"""commands that this suite is part of"""
+
+pytestmark = pytest.mark.engines
+
+
+def blocks(kind: str) -> Iterator[tuple[str, str]]:
+    for document in DOCUMENTS:
+        for number, found in enumerate(re.finditer(rf"```{kind}\n(.*?)```", document.read_text(), re.DOTALL)):
+            yield f"{document.name}-{number}", found[1]
+
+
+@pytest.fixture
+def environment() -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory(prefix="hf", dir="/tmp") as state:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        yield {**os.environ, "PATH": path, "HOLDFAST_STATE_DIR": state}
+
+
+@pytest.mark.parametrize(("name", "code"), [pytest.param(*block, id=block[0]) for block in blocks("python")])
+def test_python_example_runs(name: str, code: str, environment: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("name", "text"), [pytest.param(*block, id=block[0]) for block in blocks("console")])
+def test_console_example_prints_what_it_says(name: str, text: str, environment: dict[str, str], tmp_path: Path) -> None:
+    for example in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, expected = example.partition("\n")
+        if command.startswith(NOT_HERE):
+            continue
+        done = subprocess.run(
+            command, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        if expected:
+            assert done.stdout == expected, command
+
+
+def test_links_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+        for target in re.findall(r"`((?:tests|src|examples|testbed)/[\w./-]+)`", document.read_text()):
+            assert (ROOT / target).exists(), f"{document.name} names {target}"
+
+
+def test_examples_of_the_tree_run(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/first_run.py"],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"error_count": 20' in done.stdout
+    assert "nothing is left" in done.stdout

@@ -6,13 +6,14 @@ import contextlib
 import re
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.core import TestbedError
-from testbed.machine import CODENAME
+from testbed.machine import CODENAME, Output
 from testbed.parts.base import Bed
 
 _APT = threading.Lock()
@@ -48,7 +49,7 @@ def apt_install(bed: Bed, part: str, packages: Sequence[str]) -> None:
             if first.code == 0:
                 return
             # The lists may be old or absent: fetch them, only now, and try once more.
-            lists = machine.try_run([*_APT_GET, "update"], timeout=600, env=_QUIET)
+            lists = _fetch_lists(bed)
             second = machine.try_run(argv, timeout=1200, env=_QUIET)
             if second.code != 0:
                 reason = lists if lists.code != 0 else second
@@ -56,6 +57,16 @@ def apt_install(bed: Bed, part: str, packages: Sequence[str]) -> None:
                     f"apt-get could not install {names}: {_apt_reason(reason.stderr) or reason.last_line}",
                     "check the machine's apt sources and its network, then call testbed/up again",
                 )
+
+
+def _fetch_lists(bed: Bed) -> Output:
+    """`apt-get update`; its option to wait for a lock covers dpkg's, not that of the lists."""
+    deadline = time.monotonic() + 120
+    while True:
+        said = bed.machine.try_run([*_APT_GET, "update"], timeout=600, env=_QUIET)
+        if "Could not get lock" not in said.stderr or time.monotonic() > deadline:
+            return said
+        time.sleep(2)
 
 
 def _is_installed(bed: Bed, package: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from testbed import main, settings
-from testbed.cache import Cache
+from testbed.cache import GENERATIONS, Cache
 from testbed.core import Report, TestbedError
 from testbed.daemon import Daemon, command_of, start_time
 from testbed.machine import Machine, Output
@@ -44,9 +44,7 @@ class Commands:
         self.answers = answers
         self.seen: list[str] = []
 
-    def __call__(
-        self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None, cwd: Path | None
-    ) -> Output:
+    def __call__(self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None, cwd: Path | None) -> Output:
         line = " ".join([Path(argv[0]).name, *argv[1:]])
         self.seen.append(line)
         for start, output in self.answers.items():
@@ -203,21 +201,25 @@ def test_a_free_port_is_taken_as_asked(tmp_path: Path, taken: int) -> None:
 
 
 @pytest.mark.parametrize("asked", ["taken", "0", "65536", "http"])
-def test_a_port_that_was_asked_for_and_cannot_be_had_is_an_error(
-    tmp_path: Path, taken: int, asked: str
-) -> None:
+def test_a_port_that_was_asked_for_and_cannot_be_had_is_an_error(tmp_path: Path, taken: int, asked: str) -> None:
     value = str(taken) if asked == "taken" else asked
     with pytest.raises(TestbedError) as caught:
         Ports(Machine(environ={"HOLDFAST_TESTBED_NATS_PORT": value}), tmp_path).choose("nats")
     assert "HOLDFAST_TESTBED_NATS_PORT" in caught.value.next_step or "unset" in caught.value.next_step
 
 
+def test_a_part_on_another_port_than_asked_does_not_count_as_up(tmp_path: Path) -> None:
+    ports = Ports(Machine(environ={"HOLDFAST_TESTBED_NATS_PORT": "4222"}), tmp_path)
+    ports.check("nats", 4222)
+    with pytest.raises(TestbedError):
+        ports.check("nats", 4223)
+    Ports(Machine(environ={}), tmp_path).check("nats", 4223)
+
+
 # ---- a daemon that does not answer
 
 
-def test_a_docker_daemon_that_does_not_answer_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_docker_daemon_that_does_not_answer_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Docker, "patience", 0.5)
     commands = Commands({"docker version": Output(124, "", "docker gave no answer within 10 s")})
     one = bed(tmp_path, commands)
@@ -309,6 +311,22 @@ def test_a_result_is_made_once_and_a_failed_one_leaves_nothing(tmp_path: Path) -
 
         assert cache.get("thing@1", make).read_text() == "whole"
         assert cache.get("thing@1", fail).read_text() == "whole"
+
+
+def test_only_some_results_of_the_same_thing_are_kept(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    with cache.locked(Report(StringIO())):
+
+        def make(work: Path) -> Path:
+            (work / "file").write_text("")
+            return work / "file"
+
+        for key in range(GENERATIONS + 2):
+            os.utime(cache.get(f"thing@{key}", make), (key, key))
+        cache.get("other@1", make)
+        assert cache.find("thing@0") is None
+        assert cache.find(f"thing@{GENERATIONS + 1}")
+        assert cache.find("other@1")
 
 
 def test_what_a_killed_call_left_is_swept(tmp_path: Path) -> None:
@@ -432,9 +450,7 @@ def test_an_image_that_is_not_ours_is_used(tmp_path: Path) -> None:
 
 
 def test_an_image_of_ours_from_another_recipe_is_not(tmp_path: Path) -> None:
-    old = Output(
-        0, json.dumps([{"Id": "sha256:1", "Config": {"Labels": {"holdfast.testbed.key": "old"}}}]), ""
-    )
+    old = Output(0, json.dumps([{"Id": "sha256:1", "Config": {"Labels": {"holdfast.testbed.key": "old"}}}]), "")
     with pytest.raises(TestbedError):
         Images(bed(tmp_path, Commands({"docker image inspect": old}))).look()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidRequest
@@ -34,3 +36,17 @@ def engine(name: str) -> Engine:
         module, _, attribute = ENGINES[name].partition(":")
         _made[name] = getattr(importlib.import_module(module), attribute)()
     return _made[name]
+
+
+@contextmanager
+def installed(made: Engine) -> Iterator[None]:
+    """While the block runs, `made` is the engine of its name. For tests."""
+    before = _made.get(made.name)
+    _made[made.name] = made
+    try:
+        yield
+    finally:
+        if before is None:
+            _made.pop(made.name, None)
+        else:
+            _made[made.name] = before

@@ -37,7 +37,7 @@ async def sleep(clock: Clock, seconds: float) -> None:
     """Wait until `clock` has moved by so much."""
     until = clock() + seconds
     await anyio.lowlevel.checkpoint()
-    while (left := until - clock()) > 0:
+    while (left := until - clock()) > 0:  # noqa: ASYNC110 - a FakeClock tells nobody
         await anyio.sleep(min(left, _POLL))
 
 
@@ -45,23 +45,24 @@ class News:
     """Wakes everybody who waits. Whoever waits looks again for what it waits for, in a loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[anyio.Event, anyio.lowlevel.EventLoopToken]] = []
+        self._waiting: dict[anyio.Event, anyio.lowlevel.EventLoopToken] = {}
 
     def tell(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         try:
             here: object = anyio.lowlevel.current_token()
         except RuntimeError:  # no loop in this thread
             here = None
-        for event, loop in waiting:
+        for event, loop in waiting.items():
             if loop == here:  # an event of another thread's loop may not be touched; its waiter looks by itself
                 event.set()
 
     async def wait(self, at_most: float = _POLL) -> None:
         event = anyio.Event()
-        self._waiting.append((event, anyio.lowlevel.current_token()))
+        self._waiting[event] = anyio.lowlevel.current_token()
         with anyio.move_on_after(min(at_most, _POLL)):
             await event.wait()
+        self._waiting.pop(event, None)
 
 
 def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -25,6 +25,10 @@ func (s *Server) answer(call *stream, payload []byte) any {
 	if !known {
 		return failure(wire.Fail(wire.ErrorCodeInvalidRequest, "this guest does not know the request %q", head.Op))
 	}
+	if head.Op != wire.OpStatus && head.Op != wire.OpExecList { // whoever only looks does not keep a session alive
+		s.touch()
+		defer s.touch()
+	}
 	reply, err := handle(s, call, payload)
 	switch {
 	case errors.Is(err, errAborted): // the caller waits for this one, to know that nothing is going on any more

@@ -86,7 +86,9 @@ func (c *conn) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.server.touch()
+		if frame.Kind != wire.KindMessage { // of requests, `answer` knows which are use
+			c.server.touch()
+		}
 		if err := c.dispatch(ctx, frame); err != nil {
 			return err
 		}
@@ -145,7 +147,6 @@ func (c *conn) open(ctx context.Context, frame wire.Frame) error {
 		delete(c.streams, frame.Stream)
 		c.mu.Unlock()
 		_ = c.message(frame.Stream, wire.KindMessage, reply)
-		c.server.touch()
 	}()
 	return nil
 }

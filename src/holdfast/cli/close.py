@@ -1,0 +1,45 @@
+"""`holdfast close`: end a session for everybody."""
+
+from __future__ import annotations
+
+import click
+
+from .. import errors
+from ._common import Command, Key, execute, takes_key
+
+
+@click.command(
+    "close",
+    cls=Command,
+    examples="""
+        holdfast close --workflow demo
+        holdfast close --workflow demo --all
+    """,
+)
+@takes_key
+@click.option("--all", "everything", is_flag=True, help="All sessions of the workflow, whatever their names.")
+def command(key: Key, everything: bool) -> int:
+    """End a session, with all that is in it."""
+    key.require()
+    if everything and not key.workflow:
+        raise click.UsageError("--all needs --workflow: it ends all sessions of one")
+
+    async def work() -> int:
+        from .. import aio
+        from ..code.keys import resolve
+        from ..engines import engine
+
+        if everything:
+            click.echo(f"closed {await aio.end_workflow(str(key.workflow), engine=key.engine)}")
+            return 0
+        wanted = resolve(key.workflow, key.agent, key.session)
+        # By the engine alone: a session whose guest does not answer must be closable too.
+        found = [record for known, record in await aio.list_sessions(key.engine) if known == wanted]
+        if not found:
+            raise errors.SessionNotFound(f"there is no session {wanted}; `holdfast ps` lists them")
+        for record in found:
+            await engine(record.engine).destroy(record)
+            click.echo(f"closed {wanted}")
+        return 0
+
+    return execute(work)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ...abc import SandboxSpec
 from ...guest.protocol import GuestConfig, GuestLimits
 from . import runtimes
-from .cgroups import Cgroup
+from .cgroups import GUEST_TASKS, Cgroup
 
 USER = 65532
 """uid and gid of programs; a root caller's guest becomes it, an ordinary user's namespace maps it"""
@@ -116,7 +116,7 @@ class Launch:
             limits=GuestLimits(
                 open_files=limits.open_files,
                 file_bytes=limits.max_file_size_bytes,
-                processes=None if held else limits.processes,
+                processes=None if held or limits.processes is None else limits.processes + GUEST_TASKS,
                 data_bytes=None if held or limits.memory_mb is None else limits.memory_mb << 20,
                 files=limits.max_files,
             ),

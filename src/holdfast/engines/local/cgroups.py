@@ -14,7 +14,7 @@ _ROOT = Path("/sys/fs/cgroup")
 _OURS = "holdfast"
 _GUEST_MB = 64
 """memory that the guest itself may need on top"""
-_GUEST_TASKS = 96
+GUEST_TASKS = 96
 """threads of the guest and its supervisors"""
 
 
@@ -69,7 +69,7 @@ def create(name: str, limits: Limits) -> Cgroup:
     if limits.memory_mb is not None:
         # The workspace lies in memory: its pages count too, and a full one must not kill the session.
         memory = (limits.memory_mb + (limits.workspace_mb or 0) + _GUEST_MB) << 20
-    tasks = None if limits.processes is None else limits.processes + _GUEST_TASKS
+    tasks = None if limits.processes is None else limits.processes + GUEST_TASKS
     return _create_v2(name, memory, tasks, limits) if version() == 2 else _create_v1(name, memory, tasks, limits)
 
 

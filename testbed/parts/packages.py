@@ -54,7 +54,7 @@ def apt_install(bed: Bed, part: str, packages: Sequence[str]) -> None:
             if second.code != 0:
                 reason = lists if lists.code != 0 else second
                 raise TestbedError(
-                    f"apt-get could not install {names}: {_apt_reason(reason.stderr) or reason.last_line}",
+                    f"apt-get could not install {names}: {apt_reason(reason)}",
                     "check the machine's apt sources and its network, then call testbed/up again",
                 )
 
@@ -74,9 +74,12 @@ def _is_installed(bed: Bed, package: str) -> bool:
     return said.code == 0 and said.stdout == "installed"
 
 
-def _apt_reason(stderr: str) -> str | None:
-    errors = [line[2:].strip() for line in stderr.splitlines() if line.startswith("E:")]
-    return errors[0] if errors else None
+def apt_reason(said: Output) -> str:
+    """The line that tells why apt failed: what could not be fetched if anything, else its first error."""
+    lines = [line.strip() for line in said.stderr.splitlines()]
+    fetch = [line for line in lines if "Failed to fetch" in line or "Could not connect" in line]
+    errors = [line for line in lines if line.startswith("E:")]
+    return next(iter(fetch + errors), said.last_line).removeprefix("E:").removeprefix("W:").strip()
 
 
 @contextmanager

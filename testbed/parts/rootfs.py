@@ -13,7 +13,7 @@ from testbed.cache import digest
 from testbed.core import TestbedError
 from testbed.machine import CODENAME
 from testbed.parts.base import Bed
-from testbed.parts.packages import apt_install, apt_sources
+from testbed.parts.packages import apt_install, apt_reason, apt_sources
 
 _EPOCH = 1767225600  # 2026-01-01: the same packages give the same file
 
@@ -78,7 +78,7 @@ def _mmdebstrap(bed: Bed, recipe: Recipe, work: Path) -> Path:
     sources = work / ("debian.sources" if text.lower().lstrip().startswith("types:") else "debian.list")
     sources.write_text(text)
     made = work / "root.tar"
-    argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(recipe.packages)}", *_SLIM]
+    argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}", *_SLIM]
     if recipe.authorities:
         files = " ".join(map(str, recipe.authorities))
         argv += [f"--customize-hook=copy-in {files} {_LOCAL_AUTHORITIES}"]
@@ -88,9 +88,8 @@ def _mmdebstrap(bed: Bed, recipe: Recipe, work: Path) -> Path:
     env = {"SOURCE_DATE_EPOCH": str(_EPOCH), "TMPDIR": str(work), "LC_ALL": "C"}
     said = bed.machine.try_run(argv, timeout=1200, env=env)
     if said.code != 0:
-        errors = [line for line in said.stderr.splitlines() if line.startswith("E:")]
         raise TestbedError(
-            f"mmdebstrap could not make {recipe.name}: {errors[0] if errors else said.last_line}",
+            f"mmdebstrap could not make {recipe.name}: {apt_reason(said)}",
             "check the machine's apt sources and its network, then call testbed/up again",
         )
     return made

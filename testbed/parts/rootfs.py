@@ -15,7 +15,7 @@ from testbed.machine import CODENAME
 from testbed.parts.base import Bed
 from testbed.parts.packages import apt_install, apt_reason, apt_sources
 
-_EPOCH = 1767225600  # 2026-01-01: the same packages give the same file
+_EPOCH = 1767225600  # 2026-01-01: time stamps do not depend on when it is made
 
 _LOCAL_AUTHORITIES = Path("/usr/local/share/ca-certificates")  # where Debian's administrators put them
 

@@ -31,13 +31,13 @@ class Cgroup:
     def remove(self) -> None:
         """Remove the folders; members die a moment after their PID 1, so try for a second."""
         for folder in self.folders:
-            for _ in range(100):
+            for _ in range(1000):
                 try:
                     folder.rmdir()
                 except FileNotFoundError:
                     break
                 except OSError:
-                    time.sleep(0.01)
+                    time.sleep(0.001)
                 else:
                     break
 

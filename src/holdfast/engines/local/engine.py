@@ -39,6 +39,9 @@ class LocalEngine(Engine):
 
     name = "local"
 
+    def __init__(self) -> None:
+        self._version: str | None = None
+
     async def check(self) -> EngineStatus:
         if reason := _unusable():
             return EngineStatus(False, reason=reason[0], fix=reason[1])
@@ -54,8 +57,9 @@ class LocalEngine(Engine):
             missing = "memory and process limits hold for each process or user only: this user may make no cgroups"
         else:
             capabilities |= {Capability.MEMORY_LIMIT, Capability.PROCESS_LIMIT, Capability.CPU_LIMIT}
-        version = await anyio.to_thread.run_sync(_bubblewrap_version)
-        return EngineStatus(True, version, frozenset(capabilities), missing)
+        if self._version is None:
+            self._version = await anyio.to_thread.run_sync(_bubblewrap_version)
+        return EngineStatus(True, self._version, frozenset(capabilities), missing)
 
     async def create(self, spec: SandboxSpec) -> SandboxRecord:
         _require(spec)
@@ -127,9 +131,9 @@ class LocalEngine(Engine):
     @contextlib.asynccontextmanager
     async def once(self, spec: SandboxSpec) -> AsyncIterator[tuple[anyio.abc.ByteStream, Effective]]:
         _require(spec)
-        process = _Process(spec, prepare(), None)
+        process = await anyio.to_thread.run_sync(lambda: _Process(spec, prepare(), None))
         try:
-            stream = SocketStream(process.start_once())
+            stream = SocketStream(await anyio.to_thread.run_sync(process.start_once))
             try:
                 yield stream, process.effective()
             except errors.SessionLost as error:
@@ -174,8 +178,7 @@ class _Process:
         finally:
             os.close(read)
         if self._pid is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(_END_PATIENCE)
+            _ended(self._child, _END_PATIENCE)
             said = self._folder.log.read_text(errors="replace").strip()
             raise errors.EngineFailed(f"bubblewrap could not make the sandbox: {errors.printable(said[-500:])}")
         _adopt(self._child)
@@ -232,17 +235,26 @@ class _Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
         if self._child is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                # One run: its socket is closed, so its guest is on its way out. A session's PID 1 is dead.
-                self._child.wait(1.0)
-            if self._child.poll() is None:
+            # One run: its socket is closed, so its guest is on its way out. A session's PID 1 is dead.
+            if not _ended(self._child, 1.0):
                 self._child.kill()  # --die-with-parent takes the sandbox along
-                self._child.wait(_END_PATIENCE)
+                _ended(self._child, _END_PATIENCE)
         if self._stderr >= 0:
             os.close(self._stderr)
             self._stderr = -1
         if self._cgroup is not None:
             self._cgroup.remove()
+
+
+def _ended(child: subprocess.Popen[bytes], patience: float) -> bool:
+    """Wait for a child. `Popen.wait` with a timeout sleeps between looks; a pidfd tells at once."""
+    if child.poll() is None:
+        descriptor = os.pidfd_open(child.pid)
+        try:
+            select.select([descriptor], [], [], patience)
+        finally:
+            os.close(descriptor)
+    return child.poll() is not None
 
 
 def _all_records() -> list[SandboxRecord]:
@@ -332,6 +344,5 @@ def _unusable() -> tuple[str, str] | None:
     return None
 
 
-@functools.cache
 def _bubblewrap_version() -> str:
     return subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout.strip()

@@ -22,12 +22,19 @@ def client() -> Iterator[Any]:
 
 
 def run(client: Any, image: Image, *argv: str, init: bool = False) -> str:
-    name = require("images")[image]
+    """What a program in a fresh container says; its status must be 0."""
     # entrypoint: the image's own would be in the way of what is asked
-    output: bytes = client.containers.run(
-        name, argv[1:], entrypoint=argv[0], remove=True, init=init, network_mode="none"
+    container = client.containers.create(
+        require("images")[image], argv[1:], entrypoint=argv[0], init=init, network_mode="none"
     )
-    return output.decode().strip()
+    try:  # not containers.run: it leaves a container behind that could not be started
+        container.start()
+        status = container.wait()["StatusCode"]
+        said: str = container.logs().decode().strip()
+    finally:
+        container.remove(force=True)
+    assert status == 0, said
+    return said
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,14 @@ class LocalEngine(Engine):
 
     async def dial(self, record: SandboxRecord) -> anyio.abc.ByteStream:
         try:
-            return SocketStream.connect(record.address)
+            stream = SocketStream.connect(record.address)
         except OSError:
             raise errors.SessionNotFound("the session has ended; open it again") from None
+        found = Folder(prepare(), record.name).recall()
+        if found is None or found.created_at != record.created_at:  # a later one of this name answered
+            await anyio.aclose_forcefully(stream)
+            raise errors.SessionNotFound("the session has ended, and there is a new one; open it again")
+        return stream
 
     async def destroy(self, record: SandboxRecord) -> None:
         def remove() -> None:

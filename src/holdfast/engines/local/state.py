@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import socket
 import stat
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def prepare() -> Path:
         for name, text in ETC.items():
             path = folder / "etc" / name
             if not path.is_file() or path.read_text() != text:
-                part = path.with_name(f"{name}.{os.getpid()}")
+                part = path.with_name(f"{name}.{secrets.token_hex(4)}")  # threads of one process do this too
                 part.write_text(text)
                 part.replace(path)
     except OSError as error:

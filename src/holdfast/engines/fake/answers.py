@@ -47,7 +47,13 @@ class Answers:
         }
 
     async def __call__(self, call: Stream, request: protocol.Request) -> protocol.Frame:
-        return await self._handlers[type(request)](call, request)
+        if isinstance(request, protocol.Status | protocol.ExecList):  # to look is not to use
+            return await self._handlers[type(request)](call, request)
+        self._sandbox.touch()
+        try:
+            return await self._handlers[type(request)](call, request)
+        finally:
+            self._sandbox.touch()
 
     # --- exec
 

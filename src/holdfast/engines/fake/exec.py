@@ -119,8 +119,8 @@ class Exec:
         return self.ended
 
     def _finish(self) -> None:
-        if self._exit_code is not None:  # it returned before it noticed
-            self._signal = None
+        if self._exit_code is not None or self._cause is EndCause.LOST:
+            self._signal = None  # it returned before it noticed; or nobody knows
         failed = self._exit_code != 0
         cause = self._cause
         if cause is None and self._exit_code is None and self._signal is None:

@@ -96,8 +96,9 @@ class Execs:
         return [one.info() for one in self._execs.values()]
 
     def stop_all(self) -> None:
+        """The sandbox ends under them."""
         for one in self._execs.values():
-            one.stop(EndCause.KILLED)
+            one.stop(EndCause.LOST)
 
     def _arguments(self, request: protocol.ExecRequest) -> tuple[str, ...]:
         if request.shell is not None and request.argv is not None:

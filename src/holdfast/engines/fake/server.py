@@ -25,7 +25,7 @@ _MAX_PAYLOAD = {
 """what a host may send"""
 
 _GOODBYE = 0.01
-"""seconds in which the reply to a Shutdown leaves"""
+"""seconds in which the last replies of an ending sandbox leave"""
 
 Answer = Callable[["Stream", protocol.Request], Awaitable[protocol.Frame]]
 
@@ -83,12 +83,16 @@ class Stream:
             while self._credit <= 0:
                 await self._changed.wait()
             size = min(len(view), self._credit, protocol.MAX_DATA_BYTES)
-            self._credit -= size
+            self._credit -= max(size, protocol.FRAME_COST)
             await self._connection.send(frame(self._number, kind, view[:size]))
             view = view[size:]
 
     async def event(self, message: protocol.Frame) -> None:
-        await self._connection.message(self._number, Kind.EVENT, message)
+        payload = message.model_dump_json(exclude_none=True).encode()
+        while self._credit <= 0:
+            await self._changed.wait()
+        self._credit -= max(len(payload), protocol.FRAME_COST)
+        await self._connection.send(frame(self._number, Kind.EVENT, payload))
 
 
 class FakeConnection:
@@ -110,8 +114,9 @@ class FakeConnection:
                 try:
                     await self._greet()
                     while True:
-                        self._dispatch(*await self._receive(), calls)
-                        self._sandbox.touch()
+                        received = await self._receive()
+                        if not self._sandbox.ended:  # else `_watch` is about to hang up
+                            self._dispatch(*received, calls)
                 except (_Broken, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     if self._finishes():
                         await self._finish()
@@ -171,6 +176,7 @@ class FakeConnection:
             self._streams[number] = Stream(number, self, self._hello.window)
             calls.start_soon(self._serve_call, number, payload)
             return
+        self._sandbox.touch()
         call = self._streams.get(number)
         if call is None:
             if number > self._last:
@@ -193,7 +199,6 @@ class FakeConnection:
                 reply = await self._reply(call, payload)
         finally:
             del self._streams[number]
-        self._sandbox.touch()
         await self.message(number, Kind.MESSAGE, reply)
         self._sandbox.news.tell()
 

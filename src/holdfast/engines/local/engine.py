@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import select
@@ -156,7 +157,7 @@ class _Process:
 
     def __init__(self, spec: SandboxSpec, state: Path, folder: Folder | None) -> None:
         self._spec, self._state, self._folder = spec, state, folder
-        self._cgroup = cgroups.create(spec.name, spec.limits) if cgroups.version() else None
+        self._cgroup = cgroups.create(_group_name(state, spec.name), spec.limits) if cgroups.version() else None
         self._child: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
         self._stderr = os.memfd_create("holdfast-stderr") if folder is None else -1
@@ -295,6 +296,11 @@ def _child_pid(info: int) -> int | None:
         return None
 
 
+def _group_name(state: Path, name: str) -> str:
+    """cgroups are the machine's: sessions of one key in two state folders must not share one."""
+    return f"{name}-{hashlib.sha256(os.fsencode(state)).hexdigest()[:8]}"
+
+
 def _kill(folder: Folder) -> None:
     """Kill a session's PID 1, if it is still the one that was written down, and remove its cgroups."""
     if found := folder.recall():
@@ -303,7 +309,7 @@ def _kill(folder: Folder) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found.pid, signal.SIGKILL)
             time.sleep(0.002)
-        if group := cgroups.existing(found.name):
+        if group := cgroups.existing(_group_name(folder.path.parent.parent, found.name)):
             group.remove()
     for child in _adopted:
         child.poll()

@@ -7,9 +7,11 @@
 | STATION_SANDBOX_MAX_STDERR_BYTES | 200000 | stderr that a result keeps |
 | STATION_SANDBOX_MAX_ARTIFACT_BYTES | 10000000 | artifacts of one run, together |
 | STATION_SANDBOX_MAX_ARTIFACTS_COUNT | 100 | files that one run returns |
+| STATION_SANDBOX_ALLOWED_IMAGES | python:3.11-slim,node:20-slim,ubuntu:22.04 | images that may be used, by comma |
 | STATION_SANDBOX_ALLOW_NETWORK_DEFAULT | false | whether a request for network is granted |
 | SANDBOX_SESSION_IDLE_TIMEOUT_SECONDS | 1800 | a session without a request and without a running exec ends |
 | SANDBOX_SESSION_MAX_LIFETIME_SECONDS | 86400 | a session ends, whatever it does |
+| HOLDFAST_PROFILE | standard | isolation of engines with images: standard or strict |
 | HOLDFAST_ENGINE | auto | engine to use when none is named |
 | HOLDFAST_STATE_DIR | per user | where `local` keeps its sessions |
 """
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -58,6 +60,8 @@ class Settings(BaseModel):
     max_artifact_bytes: Annotated[int, Field(ge=0)] = 10_000_000
     max_artifacts_count: Annotated[int, Field(ge=0)] = 100
     allow_network: bool = False
+    allowed_images: tuple[str, ...] = ("python:3.11-slim", "node:20-slim", "ubuntu:22.04")
+    profile: Literal["standard", "strict"] = "standard"
     idle_timeout: Annotated[float, Field(gt=0)] = 1800
     max_lifetime: Annotated[float, Field(gt=0)] = 86400
     engine: str = "auto"
@@ -69,7 +73,9 @@ _VARIABLES = {
     "STATION_SANDBOX_MAX_STDERR_BYTES": "max_stderr_bytes",
     "STATION_SANDBOX_MAX_ARTIFACT_BYTES": "max_artifact_bytes",
     "STATION_SANDBOX_MAX_ARTIFACTS_COUNT": "max_artifacts_count",
+    "STATION_SANDBOX_ALLOWED_IMAGES": "allowed_images",
     "STATION_SANDBOX_ALLOW_NETWORK_DEFAULT": "allow_network",
+    "HOLDFAST_PROFILE": "profile",
     "SANDBOX_SESSION_IDLE_TIMEOUT_SECONDS": "idle_timeout",
     "SANDBOX_SESSION_MAX_LIFETIME_SECONDS": "max_lifetime",
     "HOLDFAST_ENGINE": "engine",
@@ -84,6 +90,8 @@ def settings(environ: Mapping[str, str] | None = None) -> Settings:
     """
     environ = os.environ if environ is None else environ
     given: dict[str, Any] = {field: environ[name] for name, field in _VARIABLES.items() if environ.get(name)}
+    if "allowed_images" in given:
+        given["allowed_images"] = tuple(filter(None, map(str.strip, given["allowed_images"].split(","))))
     try:
         return Settings.model_validate(given)
     except ValidationError as error:

@@ -7,6 +7,8 @@
       EngineError                        our side failed
         EngineUnavailable                no engine can do it here; says how to get one
         EngineFailed                     the engine itself reported a failure
+        ImageNotAllowed                  the operator does not allow this image
+        ImageNotFound                    the image is not there and cannot be pulled
         GuestMissing                     the guest program is not in this installation
         ProtocolError                    the guest said something that it must not say
           ProtocolMismatch               it speaks another version
@@ -63,6 +65,14 @@ class EngineUnavailable(EngineError):
 
 class EngineFailed(EngineError):
     code = "engine_failed"
+
+
+class ImageNotAllowed(EngineError):
+    code = "image_not_allowed"
+
+
+class ImageNotFound(EngineError):
+    code = "image_not_found"
 
 
 class GuestMissing(EngineError):

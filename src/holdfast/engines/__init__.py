@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 ENGINES = {
     "local": "holdfast.engines.local.engine:LocalEngine",
+    "docker": "holdfast.engines.docker.engine:DockerEngine",
     "fake": "holdfast.engines.fake:FakeEngine",
 }
 """name -> where its class is"""
 
-AUTOMATIC = ("local",)
+AUTOMATIC = ("local", "docker")
 """what `auto` tries, best first; `fake` runs nothing and is only used by name"""
 
 _made: dict[str, Engine] = {}

@@ -1,0 +1,1 @@
+"""Containers of a Docker daemon, with the guest as PID 1."""

@@ -1,0 +1,67 @@
+"""Labels on our containers, signed: an image's own labels, or a stranger's container, cannot pose as ours.
+
+The key is HOLDFAST_OWNER_KEY, else a file of this user. All processes that share sessions need the same one; a client
+in a container of its own is given it in its environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from pathlib import Path
+
+from ...abc import SandboxSpec
+
+PREFIX = "holdfast."
+MANAGED = PREFIX + "managed"
+
+
+@functools.cache
+def owner_key() -> bytes:
+    if given := os.environ.get("HOLDFAST_OWNER_KEY"):
+        return given.encode()
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "holdfast"
+    path = folder / "owner.key"
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = folder / f"owner.key.{secrets.token_hex(4)}"
+        part.touch(mode=0o600)
+        part.write_text(secrets.token_hex(32))
+        try:
+            os.link(part, path)  # whoever comes first makes the key
+        except FileExistsError:
+            pass
+        part.unlink()
+        return path.read_bytes()
+
+
+def make(spec: SandboxSpec, effective: dict[str, object], created_at: float) -> dict[str, str]:
+    """All labels of a container."""
+    labels = {
+        MANAGED: "1",
+        PREFIX + "name": spec.name,
+        PREFIX + "created": repr(created_at),
+        PREFIX + "digest": spec.digest,
+        PREFIX + "effective": json.dumps(effective),
+        PREFIX + "key": json.dumps(spec.labels),
+    }
+    return {**labels, PREFIX + "signature": _sign(labels)}
+
+
+def verified(labels: dict[str, str] | None) -> dict[str, str] | None:
+    """Our labels without their prefix; None if we did not write them."""
+    ours = {name: value for name, value in (labels or {}).items() if name.startswith(PREFIX)}
+    signature = ours.pop(PREFIX + "signature", "")
+    if not hmac.compare_digest(signature, _sign(ours)):
+        return None
+    return {name.removeprefix(PREFIX): value for name, value in ours.items()}
+
+
+def _sign(labels: dict[str, str]) -> str:
+    return hmac.new(owner_key(), json.dumps(labels, sort_keys=True).encode(), hashlib.sha256).hexdigest()

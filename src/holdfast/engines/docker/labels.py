@@ -6,6 +6,7 @@ in a container of its own is given it in its environment.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import hmac
@@ -33,10 +34,8 @@ def owner_key() -> bytes:
         part = folder / f"owner.key.{secrets.token_hex(4)}"
         part.touch(mode=0o600)
         part.write_text(secrets.token_hex(32))
-        try:
+        with contextlib.suppress(FileExistsError):
             os.link(part, path)  # whoever comes first makes the key
-        except FileExistsError:
-            pass
         part.unlink()
         return path.read_bytes()
 

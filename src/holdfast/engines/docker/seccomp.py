@@ -23,8 +23,8 @@ futex_wake futimesat getcpu getcwd getdents getdents64 getegid geteuid getgid ge
 getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit get_robust_list getrusage getsid getsockname
 getsockopt get_thread_area gettid gettimeofday getuid getxattr inotify_add_watch inotify_init inotify_init1
 inotify_rm_watch io_cancel ioctl io_destroy io_getevents io_pgetevents ioprio_get ioprio_set io_setup io_submit kill
-landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat listen listxattr llistxattr
-lremovexattr lseek lsetxattr lstat madvise map_shadow_stack membarrier memfd_create memfd_secret mincore mkdir mkdirat
+landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat listen listxattr
+llistxattr lremovexattr lseek lsetxattr lstat madvise map_shadow_stack membarrier memfd_create memfd_secret mincore mkdir mkdirat
 mknod mknodat mlock mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink
 mremap mseal msgctl msgget msgrcv msgsnd msync munlock munlockall munmap nanosleep newfstatat open openat openat2 pause
 pidfd_open pidfd_send_signal pipe pipe2 pkey_alloc pkey_free pkey_mprotect poll ppoll prctl pread64 preadv preadv2
@@ -39,14 +39,14 @@ shmat shmctl shmdt shmget shutdown sigaltstack signalfd signalfd4 splice stat st
 sync_file_range syncfs sysinfo tee tgkill time timer_create timer_delete timer_getoverrun timer_gettime timer_settime
 timerfd_create timerfd_gettime timerfd_settime times tkill truncate umask uname unlink unlinkat utime utimensat utimes
 vfork wait4 waitid write writev
-""".split()
+"""
 
 
 def profile(arch: str, network: bool) -> str:
     """The profile as the daemon's API takes it: JSON text."""
     families = [_AF_UNIX, *((_AF_INET, _AF_INET6, _AF_NETLINK) if network else ())]
     rules: list[dict[str, Any]] = [
-        {"names": _ALLOWED, "action": "SCMP_ACT_ALLOW"},
+        {"names": _ALLOWED.split(), "action": "SCMP_ACT_ALLOW"},
         {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [_masked(0, _CLONE_NEW, 0)]},
         {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38},  # ENOSYS: libraries then use clone
         {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [_equal(0, 0)]},

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -32,11 +33,13 @@ type Exec struct {
 	pool   *Pool
 	events events
 
-	mu     sync.Mutex
-	worker *worker  // nil: not yet, or no longer ours
-	stdin  *os.File // nil: none, or closed
-	cause  wire.EndCause
-	ended  *wire.ExecEnded
+	mu        sync.Mutex
+	worker    *worker  // nil: not yet, or no longer ours
+	disturbed bool     // the supervisor was sent more than the job
+	over      bool     // the last report is here
+	stdin     *os.File // nil: none, or closed
+	cause     wire.EndCause
+	ended     *wire.ExecEnded
 }
 
 // Done is closed when the exec has ended and its output is complete.
@@ -120,12 +123,20 @@ func (e *Exec) start(work job) error {
 	}
 	e.stdin = files.stdin
 	e.events.begin()
+	var timer *time.Timer
+	if e.request.TimeoutMS != nil {
+		// From here on: a program can stop its supervisor before that has said a word.
+		timer = time.AfterFunc(time.Duration(*e.request.TimeoutMS)*time.Millisecond, func() { e.Stop(wire.EndCauseTimeout) })
+	}
 	supervisor, first, err := e.hand(work, files)
 	files.closeTheirs()
 	if err == nil && first.Failed != 0 {
 		err = startFailure(first.Failed, work)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errLost) {
+		if timer != nil {
+			timer.Stop()
+		}
 		files.closeOurs()
 		return err
 	}
@@ -137,40 +148,56 @@ func (e *Exec) start(work job) error {
 			e.drain(index, file)
 		}()
 	}
-	if first.Ended == nil {
-		e.mu.Lock()
-		e.worker = supervisor
-		e.mu.Unlock()
-	}
-	go e.follow(supervisor, first, files, &draining)
+	go e.follow(supervisor, first, err, files, timer, &draining)
 	return nil
 }
 
-// hand gives the job to a supervisor; an idle one may have been killed by a tenant, so others get a try.
+// errLost: the supervisor took the job and died before it said a word.
+var errLost = errors.New("the supervisor is gone")
+
+// hand gives the job to a supervisor and waits for its first word. An idle one may have been killed by a tenant, so
+// others get a try; but a job that may have been taken is never handed out again, since its program may have run.
 func (e *Exec) hand(work job, files pipes) (*worker, report, error) {
-	var first report
-	var err error
 	for range 3 {
-		supervisor, failed := e.pool.take()
-		if failed != nil {
-			return nil, first, startFailure(errnoOf(failed), work)
+		var first report
+		supervisor, err := e.pool.take()
+		if err != nil {
+			return nil, first, startFailure(errnoOf(err), work)
 		}
-		if err = supervisor.send(order{Job: &work}, files.theirs[:]...); err == nil {
+		if supervisor.order(order{Job: &work}, files.theirs[:]...) == nil {
+			e.setWorker(supervisor)
 			_, err = supervisor.receive(&first)
-		}
-		if err == nil {
-			if first.Failed != 0 || first.Refused != "" {
+			switch {
+			case err == nil && first.Failed == 0 && first.Refused == "":
+				return supervisor, first, nil
+			case err == nil:
+				e.setWorker(nil)
 				e.pool.give(supervisor)
+				if first.Refused != "" {
+					err = wire.Fail(wire.ErrorCodeLimitsNotAvailable,
+						"the limits of this sandbox cannot be put on a program, so none is started: %s", first.Refused)
+				}
+				return nil, first, err
+			case !errors.Is(err, unix.ECONNRESET) || e.setWorker(nil):
+				// Only that error says that it died with our order unread, unless there were others after it.
+				return supervisor, first, errLost
 			}
-			if first.Refused != "" {
-				err = wire.Fail(wire.ErrorCodeLimitsNotAvailable,
-					"the limits of this sandbox cannot be put on a program, so none is started: %s", first.Refused)
-			}
-			return supervisor, first, err
 		}
 		e.pool.kill(supervisor)
 	}
-	return nil, first, wire.Fail(wire.ErrorCodeInternal, "the supervisor of the program did not start: %v", err)
+	return nil, report{}, wire.Fail(wire.ErrorCodeInternal, "the supervisor of the program did not start; try again")
+}
+
+// setWorker says who the exec's supervisor is, and tells whether it was sent an order after the job. A stop that came
+// while there was none is made up for.
+func (e *Exec) setWorker(supervisor *worker) (disturbed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	disturbed = e.disturbed
+	if e.worker = supervisor; supervisor != nil && e.cause != "" {
+		e.strike()
+	}
+	return disturbed
 }
 
 func (e *Exec) drain(index int, pipe *os.File) {
@@ -189,22 +216,16 @@ func (e *Exec) drain(index int, pipe *os.File) {
 }
 
 // follow waits for the end: of the program, or of its time. A short program's first report is its last.
-func (e *Exec) follow(supervisor *worker, last report, files pipes, draining *sync.WaitGroup) {
-	var err error
-	if last.Ended == nil {
-		var timer *time.Timer
-		if e.request.TimeoutMS != nil {
-			left := time.Duration(*e.request.TimeoutMS)*time.Millisecond - time.Since(e.Started)
-			timer = time.AfterFunc(left, func() { e.Stop(wire.EndCauseTimeout) })
-		}
+func (e *Exec) follow(supervisor *worker, last report, err error, files pipes, timer *time.Timer, draining *sync.WaitGroup) {
+	if err == nil && last.Ended == nil {
 		_, err = supervisor.receive(&last)
-		if timer != nil {
-			timer.Stop()
-		}
+	}
+	if timer != nil {
+		timer.Stop()
 	}
 	duration := time.Since(e.Started)
 	e.mu.Lock()
-	e.worker = nil
+	e.worker, e.over = nil, true
 	e.mu.Unlock()
 	if err != nil || last.Ended == nil {
 		e.pool.kill(supervisor)
@@ -255,19 +276,27 @@ func (e *Exec) finish(end *ending, duration time.Duration) {
 func (e *Exec) Stop(cause wire.EndCause) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cause != "" || e.worker == nil {
+	if e.cause != "" || e.over {
 		return
 	}
-	e.cause = cause
-	_ = e.worker.send(order{Signal: int(unix.SIGKILL), Number: e.number})
+	if e.cause = cause; e.worker != nil {
+		e.strike()
+	}
+}
+
+// strike has the supervisor kill everything; one that does not obey, since its program stopped it, dies with the rest.
+// The caller holds the lock.
+func (e *Exec) strike() {
+	e.disturbed = true
 	time.AfterFunc(killPatience, func() {
 		e.mu.Lock()
-		disobedient := e.worker // it was stopped, or worse, by what it supervises
+		disobedient := e.worker
 		e.mu.Unlock()
 		if disobedient != nil {
 			e.pool.kill(disobedient)
 		}
 	})
+	_ = e.worker.order(order{Signal: int(unix.SIGKILL), Number: e.number})
 }
 
 // Signal delivers a signal other than SIGKILL to every process of the exec.
@@ -275,7 +304,8 @@ func (e *Exec) Signal(number syscall.Signal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.worker != nil {
-		_ = e.worker.send(order{Signal: int(number), Number: e.number})
+		e.disturbed = true
+		_ = e.worker.order(order{Signal: int(number), Number: e.number})
 	}
 }
 

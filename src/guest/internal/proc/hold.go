@@ -6,20 +6,25 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Hold makes this process outlive its tenants: it keeps no default action of any signal that a tenant can send,
-// and it has the threads that it needs before a fork bomb takes the last one (Go's runtime dies when it cannot
-// make a thread).
+// Hold makes this process outlive its tenants: no signal that a tenant can send ends it, and it has the threads that
+// it needs before a fork bomb takes the last one (Go's runtime dies when it cannot make a thread).
 func Hold(threads int) {
 	ignored := make(chan os.Signal, 1)
 	for number := syscall.Signal(1); number < 65; number++ {
 		switch number {
-		// KILL and STOP cannot be caught, CHLD is the reaper's, URG is how Go's scheduler preempts.
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG:
-		default:
+		// KILL and STOP cannot be caught, CHLD is the reaper's, URG is how Go's scheduler preempts, and CONT has to
+		// continue us and nothing else.
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGCONT:
+			continue
+		}
+		if os.Getpid() == 1 {
+			restoreDefault(number)
+		} else {
 			signal.Notify(ignored, number)
 		}
 	}
@@ -28,6 +33,17 @@ func Hold(threads int) {
 		}
 	}()
 	makeThreads(threads)
+}
+
+// restoreDefault takes away the handler that Go's runtime has for a signal. The kernel drops what a tenant sends to
+// PID 1 where PID 1 has no handler; where it has Go's, a SIGSEGV that comes by sigqueue looks like one of our own, and
+// the runtime dies of it. A real one still ends us.
+func restoreDefault(number syscall.Signal) {
+	var action struct {
+		handler, flags, restorer uintptr
+		mask                     uint64
+	}
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 }
 
 // makeThreads has so many goroutines sit on threads of their own at once; Go keeps the threads afterwards.

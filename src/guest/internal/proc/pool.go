@@ -29,6 +29,12 @@ type worker struct {
 	gone chan struct{} // closed when the process was reaped
 }
 
+// order sends to a supervisor, which may have been stopped: then nobody waits for it.
+func (w *worker) order(next order, files ...int) error {
+	_ = w.conn.SetWriteDeadline(time.Now().Add(killPatience))
+	return w.send(next, files...)
+}
+
 // NewPool starts the reaper and the first supervisor. Arguments start a supervisor; they come after the program's name.
 func NewPool(arguments []string) *Pool {
 	pool := &Pool{arguments: arguments, known: make(map[int]*worker)}
@@ -45,6 +51,7 @@ func (p *Pool) take() (*worker, error) {
 	if last := len(p.idle) - 1; last >= 0 {
 		taken := p.idle[last]
 		p.idle = p.idle[:last]
+		_ = unix.Kill(taken.pid, unix.SIGCONT) // a tenant may have stopped it
 		p.mu.Unlock()
 		if last == 0 {
 			go p.warm() // the next exec shall not wait for a start either
@@ -58,7 +65,7 @@ func (p *Pool) take() (*worker, error) {
 // give takes a supervisor back that has no children left.
 func (p *Pool) give(back *worker) {
 	p.mu.Lock()
-	keep := len(p.idle) < maxIdle
+	keep := len(p.idle) < maxIdle && p.known[back.pid] == back // not one that was killed and reaped meanwhile
 	if keep {
 		p.idle = append(p.idle, back)
 	}
@@ -111,6 +118,7 @@ func (p *Pool) kill(w *worker) {
 	}
 	p.mu.Unlock()
 	<-w.gone
+	w.conn.Close()
 	p.sweepOrphans()
 }
 
@@ -148,10 +156,10 @@ func (p *Pool) reapOne() bool {
 		for at, w := range p.idle {
 			if w == ended {
 				p.idle = append(p.idle[:at], p.idle[at+1:]...)
+				w.conn.Close() // one that works for an exec is that exec's to close: how it ended is to be read there
 				break
 			}
 		}
-		ended.conn.Close()
 		close(ended.gone)
 		// Whatever it supervised is ours now, and nobody else's.
 		go p.sweepOrphans()

@@ -11,6 +11,8 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+_MAX_EAGER = 16
+
 
 class SocketStream(anyio.abc.ByteStream):
     """Owns a connected stream socket."""
@@ -19,6 +21,7 @@ class SocketStream(anyio.abc.ByteStream):
         raw.setblocking(False)
         self._raw = raw
         self._closed = False
+        self._eager = 0  # receives since the event loop last had its turn
 
     @classmethod
     def connect(cls, path: str) -> SocketStream:
@@ -38,13 +41,16 @@ class SocketStream(anyio.abc.ByteStream):
             try:
                 data = self._raw.recv(max_bytes)
             except BlockingIOError:
+                self._eager = 0
                 await anyio.wait_readable(self._raw)
                 continue
             except OSError as error:
                 raise anyio.BrokenResourceError from error
             if not data:
                 raise anyio.EndOfStream
-            if len(data) == max_bytes:
+            self._eager += 1
+            if len(data) == max_bytes or self._eager == _MAX_EAGER:
+                self._eager = 0
                 await anyio.lowlevel.checkpoint()  # a sender that is faster than we are must not own the loop
             return data
 

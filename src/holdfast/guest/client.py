@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,13 +13,15 @@ import anyio
 from .. import errors
 from ..results import ExecResult, FileEntry, Listing, Output, OutputChunk, OutputRead
 from . import protocol
-from .connection import Call, Connection, decode
+from .connection import Call, Connection, Received, decode
 from .protocol import Kind, from_wire, to_wire
 
 _GRACE = 10.0
 """Seconds after an exec's timeout in which the guest must have ended it; a guest that does not is lost."""
 _ANSWER_PATIENCE = 60.0
 """Seconds for a request that only looks something up."""
+_DELETE_PATIENCE = 600.0
+"""Seconds for a whole tree, which may hold a million files."""
 _READ_BYTES = 1 << 20
 _MAX_KEPT_BYTES = 128 << 20
 
@@ -178,6 +180,8 @@ class GuestClient:
                 (stdout if chunk.stream == "stdout" else stderr).add(chunk.data, live=False)
             if read.ended:
                 return _result(ended, stdout, stderr)
+            if read.next <= since:
+                raise errors.ProtocolError("the guest says that there is more output, and sends none")
             since = read.next
 
     async def kill(self, exec_id: str, signal: int = 9) -> None:
@@ -198,12 +202,13 @@ class GuestClient:
         """Write a whole file, or nothing: it appears under its name when its last byte is there."""
         request = protocol.FileWrite(path=_path(path), mode=_mode(mode), overwrite=overwrite)
         async with self.connection.call() as call:
-            if isinstance(data, bytes):
+            if isinstance(data, bytes) and len(data) <= protocol.MAX_DATA_BYTES:
                 await call.request(request, data)
             else:
                 await call.request(request)
-                await _feed(call, data)
-            return _entry(_expect(await call.reply(), protocol.FileDone).entry)
+                await _feed(call, data, _ANSWER_PATIENCE)
+            with _Deadline(_ANSWER_PATIENCE):
+                return _entry(_expect(await call.reply(), protocol.FileDone).entry)
 
     async def read_file(self, path: str, offset: int = 0, max_bytes: int | None = None) -> tuple[bytes, bool, int]:
         """Contents, whether there is more after them, and the file's whole size."""
@@ -221,7 +226,7 @@ class GuestClient:
         async with self.connection.call() as call:
             await call.request(request)
             got = 0
-            while (received := await call.receive())[0] is Kind.DATA:
+            while (received := await _soon(call))[0] is Kind.DATA:
                 got += len(received[1])
                 if max_bytes is not None and got > max_bytes:
                     raise errors.ProtocolError("the guest sent more of a file than it was asked for")
@@ -235,7 +240,7 @@ class GuestClient:
         entries: list[FileEntry] = []
         async with self.connection.call() as call:
             await call.request(protocol.FileList(path=_path(path), recursive=recursive, max_entries=max_entries))
-            while (received := await call.receive())[0] is Kind.EVENT:
+            while (received := await _soon(call))[0] is Kind.EVENT:
                 entries += map(_entry, _expect(decode(received[1]), protocol.FilePage).entries)
                 if len(entries) > max_entries:
                     raise errors.ProtocolError("the guest listed more files than it was asked for")
@@ -246,7 +251,8 @@ class GuestClient:
         return _entry((await self._ask(protocol.FileStat(path=_path(path)), protocol.FileDone)).entry)
 
     async def delete(self, path: str, recursive: bool = False) -> None:
-        await self._ask(protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience=None)
+        patience = _DELETE_PATIENCE if recursive else _ANSWER_PATIENCE
+        await self._ask(protocol.FileDelete(path=_path(path), recursive=recursive), protocol.Done, patience)
 
     async def mkdir(self, path: str) -> FileEntry:
         return _entry((await self._ask(protocol.FileMkdir(path=_path(path)), protocol.FileDone)).entry)
@@ -271,35 +277,52 @@ class GuestClient:
 
 
 class _Kept:
-    """The first bytes of a stream and what comes after them, bounded like the guest bounds them."""
+    """The first and the last bytes of a stream, as many as the guest keeps."""
 
     def __init__(self, cap: int) -> None:
         self.cap = cap
-        self.data = bytearray()
+        self._head = bytearray()
+        self._tail = bytearray()
 
     def add(self, data: bytes, live: bool) -> None:
-        room = self.cap - len(self.data)
-        if live:
-            data = data[: max(0, room)]
-        elif len(data) > room:
-            raise errors.ProtocolError("the guest sent more output than it may keep")
-        self.data += data
+        """Live: all that was written comes, and we choose. Else the guest chose, and says later where the gap is."""
+        if not live:
+            if len(self._head) + len(data) > self.cap:
+                raise errors.ProtocolError("the guest sent more output than it may keep")
+            self._head += data
+            return
+        room = self.cap - self.cap // 2 - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > self.cap + protocol.MAX_DATA_BYTES:
+            del self._tail[: len(self._tail) - self.cap // 2]
 
     def output(self, count: protocol.StreamCount) -> Output:
-        head = min(count.head_bytes, len(self.data))
-        return Output(bytes(self.data[:head]), bytes(self.data[head:]), count.total_bytes)
+        if self._tail:
+            tail = self._tail[max(0, len(self._tail) - self.cap // 2) :]
+            return Output(bytes(self._head), bytes(tail), count.total_bytes)
+        head = min(max(0, count.head_bytes), len(self._head))
+        return Output(bytes(self._head[:head]), bytes(self._head[head:]), count.total_bytes)
 
 
-async def _feed(call: Call, source: Source) -> None:
-    """Send all of `source` and END; stop early when the guest has answered."""
-    if isinstance(source, bytes):
-        if await call.send_data(source):
-            await call.end_data()
-        return
-    async for piece in source:
-        if not await call.send_data(piece):
-            return
+async def _feed(call: Call, source: Source, patience: float | None = None) -> None:
+    """Send all of `source` and END; stop early when the guest has answered. It has `patience` for each piece."""
+    async for piece in _pieces(source) if isinstance(source, bytes) else source:
+        with _Deadline(patience):
+            if not await call.send_data(piece):
+                return
     await call.end_data()
+
+
+async def _pieces(data: bytes) -> AsyncIterator[memoryview]:
+    for at in range(0, len(data), protocol.WINDOW_BYTES):
+        yield memoryview(data)[at : at + protocol.WINDOW_BYTES]
+
+
+async def _soon(call: Call) -> Received:
+    """The next frame, which does not depend on how long a program runs."""
+    with _Deadline(_ANSWER_PATIENCE):
+        return await call.receive()
 
 
 class _Deadline(AbstractContextManager["_Deadline"]):

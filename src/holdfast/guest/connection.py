@@ -23,7 +23,6 @@ _SEND_PATIENCE = 30.0
 _HELLO_PATIENCE = 20.0
 _RESET_PATIENCE = 3.0
 _RECEIVE_BYTES = 256 << 10
-_MAX_QUEUED_FRAMES = 4096
 _MAX_PAYLOAD: dict[int, int] = {
     Kind.MESSAGE: protocol.MAX_MESSAGE_BYTES,
     Kind.DATA: protocol.MAX_DATA_BYTES,
@@ -69,20 +68,29 @@ class Connection:
             with anyio.fail_after(_HELLO_PATIENCE):
                 await connection.send(frame(0, Kind.MESSAGE, mine.model_dump_json().encode()))
                 _, payload = await call.receive()
+            connection._greeted(payload)
         except TimeoutError:
+            await anyio.aclose_forcefully(stream)
             raise errors.SessionLost(f"the guest did not answer within {_HELLO_PATIENCE:.0f} s") from None
-        del connection._calls[0]
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+        return connection
+
+    def _greeted(self, payload: bytes) -> None:
+        del self._calls[0]
         try:
-            connection.hello = protocol.GuestHello.model_validate_json(payload)
+            self.hello = protocol.GuestHello.model_validate_json(payload)
         except ValidationError as error:
             raise errors.ProtocolError("the guest's first words are not a hello") from error
-        if connection.hello.protocol != protocol.PROTOCOL:
+        if self.hello.protocol != protocol.PROTOCOL:
             raise errors.ProtocolMismatch(
-                f"this sandbox has a guest of protocol {connection.hello.protocol}, holdfast speaks "
+                f"this sandbox has a guest of protocol {self.hello.protocol}, holdfast speaks "
                 f"{protocol.PROTOCOL}: close the session and open it again"
             )
-        connection._credit = connection.hello.window
-        return connection
+        if self.hello.window < 1:
+            raise errors.ProtocolError("the guest takes no data")
+        self._credit = self.hello.window
 
     def call(self) -> Call:
         """A new stream, for one request."""
@@ -120,29 +128,37 @@ class Connection:
         if self._lost:
             raise self._lost
         if self._reading:
-            await call.wait()
+            await self._follow(call)
             return
-        self._reading = True
+        self._reading, call.news, leaves = True, False, True
         try:
-            data = await self._stream.receive(_RECEIVE_BYTES)
+            self._buffer += await self._stream.receive(_RECEIVE_BYTES)
+            self._dispatch()
+            leaves = call.news
         except anyio.EndOfStream:
             raise self._fail("the sandbox ended, or the connection to it was closed") from None
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
             raise self._fail("the connection to the sandbox broke") from error
+        except errors.ProtocolError as error:
+            raise self._fail(str(error), error) from None
         finally:
             self._reading = False
-            self._pass_on(call)
-        self._buffer += data
+            if leaves:  # else it comes back at once, and nobody need wake up
+                self._pass_on()
+
+    async def _follow(self, call: Call) -> None:
         try:
-            self._dispatch()
-        except errors.ProtocolError as error:
-            self._fail(str(error), error)
+            await call.wait()
+        except BaseException:
+            if not self._reading:  # we may have been woken to read, and cannot
+                self._pass_on()
             raise
 
-    def _pass_on(self, but: Call) -> None:
-        for other in self._calls.values():
-            if other is not but and other.waiting:
-                other.wake()
+    def _pass_on(self) -> None:
+        """Have one of those who still wait read. Whoever was woken already looks by itself."""
+        for call in self._calls.values():
+            if call.waiting:
+                call.wake()
                 return
 
     def _dispatch(self) -> None:
@@ -179,10 +195,12 @@ class Call:
         self.id = number
         self._connection = connection
         self._queue: deque[Received] = deque()
-        self._event: anyio.Event | None = None
+        self._events: list[anyio.Event] = []
         self._credit = credit
-        self._unread = 0  # bytes of DATA that the guest sent and we did not give credit for yet
-        self._answered = False
+        self._unread = 0  # credit that the guest used and was not given back yet
+        self._replied = False  # the reply is here
+        self._answered = False  # and was taken
+        self.news = False  # something arrived since it was last set to False
 
     async def __aenter__(self) -> Call:
         return self
@@ -208,29 +226,36 @@ class Call:
 
     @property
     def waiting(self) -> bool:
-        return self._event is not None
+        return bool(self._events)
 
     async def wait(self) -> None:
-        self._event = anyio.Event()
+        """Until `wake`. More than one may wait: who feeds a program, and who collects its output."""
+        event = anyio.Event()
+        self._events.append(event)
         try:
-            await self._event.wait()
+            await event.wait()
         finally:
-            self._event = None
+            if event in self._events:
+                self._events.remove(event)
 
     def wake(self) -> None:
-        if self._event is not None:
-            self._event.set()
+        for event in self._events:
+            event.set()
+        self._events.clear()
 
     def take(self, kind: Kind, payload: bytes) -> None:
-        """A frame for this call arrived. A guest that floods is cut off: credit bounds DATA, a count the rest."""
+        """A frame for this call arrived. A guest that floods is cut off: all but one reply takes credit."""
         if kind is Kind.WINDOW:
             self._credit += int.from_bytes(payload, "big")
         else:
-            if kind in (Kind.DATA, Kind.DATA_ERR):
-                self._unread += len(payload)
-            if self._unread > protocol.WINDOW_BYTES or len(self._queue) >= _MAX_QUEUED_FRAMES:
+            if self._replied or self._unread >= protocol.WINDOW_BYTES:
                 raise errors.ProtocolError("the guest sent more than it was given credit for")
+            if kind is Kind.MESSAGE:
+                self._replied = True
+            else:
+                self._unread += max(len(payload), protocol.FRAME_COST)
             self._queue.append((kind, payload))
+        self.news = True
         self.wake()
 
     async def request(self, message: protocol.Frame, data: bytes | None = None) -> None:
@@ -254,32 +279,28 @@ class Call:
         view = memoryview(data)
         while view:
             while self._credit <= 0:
-                if self._has_answer():
+                if self._replied:
                     return False
                 await self._connection.pump(self)
             size = min(len(view), self._credit, protocol.MAX_DATA_BYTES)
             self._credit -= size
             await self._connection.send(frame(self.id, Kind.DATA, view[:size]))
             view = view[size:]
-        return not self._has_answer()
+        return not self._replied
 
     async def end_data(self) -> None:
         await self._connection.send(frame(self.id, Kind.END))
 
-    def _has_answer(self) -> bool:
-        return any(kind is Kind.MESSAGE for kind, _ in self._queue)
-
     async def receive(self) -> Received:
-        """The next frame of this call; credit for DATA goes back to the guest."""
+        """The next frame of this call; the credit that it took goes back to the guest."""
         while not self._queue:
             await self._connection.pump(self)
         kind, payload = self._queue.popleft()
-        if kind in (Kind.DATA, Kind.DATA_ERR):
-            if self._unread >= protocol.WINDOW_BYTES // 2 and not self._queue:
-                granted, self._unread = self._unread, 0
-                await self._connection.send(frame(self.id, Kind.WINDOW, granted.to_bytes(4, "big")))
-        elif kind is Kind.MESSAGE:
+        if kind is Kind.MESSAGE:
             self._answered = True
+        elif self._unread >= protocol.WINDOW_BYTES // 2 and not self._queue:
+            granted, self._unread = self._unread, 0
+            await self._connection.send(frame(self.id, Kind.WINDOW, granted.to_bytes(4, "big")))
         return kind, payload
 
     async def reply(self) -> protocol.Answer:
@@ -295,7 +316,10 @@ def frame(stream: int, kind: Kind, payload: bytes | memoryview = b"") -> bytes:
 
 
 def _encode(message: protocol.Frame) -> bytes:
-    payload = message.model_dump_json(exclude_none=True).encode()
+    try:
+        payload = message.model_dump_json(exclude_none=True).encode()
+    except ValueError as error:
+        raise errors.InvalidRequest(f"the request holds a text that is none: {error}") from error
     if len(payload) > protocol.MAX_MESSAGE_BYTES:
         raise errors.ArgumentTooLong("arguments and environment are over 4 MB: write them to a file")
     return payload

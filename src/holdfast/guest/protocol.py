@@ -17,7 +17,9 @@ One byte stream carries many calls. Everything on it is a frame:
      |-- stream n  WINDOW u32 ------------------------>  |      the sender of DATA may send so many bytes more
 
 Each direction of a stream starts with `window` bytes of credit, so a reader that stalls stalls only its own
-stream. Text in messages (paths, arguments, environment) is bytes: see `to_wire` and `from_wire`.
+stream. DATA takes its length of it. Towards the host, DATA, DATA_ERR and EVENT take at least FRAME_COST, so that
+credit also bounds how many frames the host may have to hold; with any credit left, one frame may be sent.
+Text in messages (paths, arguments, environment) is bytes: see `to_wire` and `from_wire`.
 The guest is hostile until proven otherwise: the host checks every frame against these types and limits.
 
 Frames have no defaults except None: a default in Python would be a different zero value in Go.
@@ -40,6 +42,8 @@ MAX_DATA_BYTES: Final = 256 << 10
 """Longest payload of one DATA frame."""
 WINDOW_BYTES: Final = 1 << 20
 """Credit that each direction of a stream starts with."""
+FRAME_COST: Final = 256
+"""What the shortest frame towards the host takes of its stream's credit."""
 PAGE_ENTRIES: Final = 500
 """Entries of one FilePage."""
 MAX_STREAMS: Final = 4096
@@ -570,7 +574,7 @@ ANSWERS: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 # --- text -------------------------------------------------------------------------------------------------------
 
-_RAW_BYTE = re.compile("\0([0-9a-f]{2})")
+_RAW_BYTE = re.compile("\0([89a-f][0-9a-f])")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 

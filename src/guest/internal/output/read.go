@@ -24,6 +24,9 @@ type Batch struct {
 	Closed bool
 }
 
+// Chunks of one batch: each is described in one message, which has a limit.
+const maxChunks = 4096
+
 // Read gives what is kept from position `since` on, at most max bytes of it (but at least a byte, if there is one),
 // and a channel that is closed at the next change. The data may be kept by the caller.
 func (l *Log) Read(since, max int64) (Batch, <-chan struct{}) {
@@ -40,7 +43,7 @@ func (l *Log) Read(since, max int64) (Batch, <-chan struct{}) {
 	batch := Batch{Next: since}
 	room := max
 	for _, chunk := range found {
-		if room <= 0 {
+		if room <= 0 || len(batch.Chunks) == maxChunks {
 			return batch, l.changed
 		}
 		if int64(len(chunk.Data)) > room {

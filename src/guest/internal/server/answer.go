@@ -127,8 +127,11 @@ func result(call *stream, exec *proc.Exec) error {
 		return errAborted
 	}
 	for index, kind := range []wire.Kind{wire.KindData, wire.KindDataErr} {
-		err := exec.Log.Kept(index, func(data []byte) error { return call.send(kind, data) })
-		if err != nil {
+		pieces := joiner{call: call, kind: kind}
+		if err := exec.Log.Kept(index, pieces.add); err != nil {
+			return err
+		}
+		if err := pieces.flush(); err != nil {
 			return err
 		}
 	}
@@ -192,10 +195,14 @@ func (s *Server) execRead(call *stream, request wire.ExecRead) (any, error) {
 				return nil, errAborted
 			}
 		}
+		pieces := joiner{call: call, kind: wire.KindData}
 		for _, chunk := range batch.Chunks {
-			if err := call.send(wire.KindData, chunk.Data); err != nil {
+			if err := pieces.add(chunk.Data); err != nil {
 				return nil, err
 			}
+		}
+		if err := pieces.flush(); err != nil {
+			return nil, err
 		}
 		reply := wire.ExecOutput{
 			Type: wire.TypeExecOutput, Segments: batch.Segments(), NextPosition: batch.Next, ExpiredBytes: batch.Expired,
@@ -226,7 +233,7 @@ func (s *Server) execWait(call *stream, request wire.ExecWait) (any, error) {
 	return wire.ExecWaited{Type: wire.TypeExecWaited, Ended: exec.Ended()}, nil
 }
 
-func (s *Server) execKill(_ *stream, request wire.ExecKill) (any, error) {
+func (s *Server) execKill(call *stream, request wire.ExecKill) (any, error) {
 	exec, err := s.execs.Find(request.ExecID)
 	if err != nil {
 		return nil, err
@@ -234,7 +241,11 @@ func (s *Server) execKill(_ *stream, request wire.ExecKill) (any, error) {
 	switch {
 	case request.Signal == int64(unix.SIGKILL):
 		exec.Stop(wire.EndCauseKilled)
-		<-exec.Done()
+		select {
+		case <-exec.Done():
+		case <-call.ctx.Done():
+			return nil, errAborted
+		}
 	case request.Signal > 0 && request.Signal < 65:
 		exec.Signal(syscall.Signal(request.Signal))
 	default:

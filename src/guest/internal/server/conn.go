@@ -71,7 +71,7 @@ func (c *conn) greet() error {
 		return errors.New("the first frame is not a hello")
 	}
 	c.onEOF, c.window = hello.OnEof, hello.Window
-	if err := c.message(0, wire.KindMessage, c.server.hello()); err != nil {
+	if err := c.message(0, c.server.hello()); err != nil {
 		return err
 	}
 	if hello.Protocol != wire.Protocol {
@@ -146,15 +146,16 @@ func (c *conn) open(ctx context.Context, frame wire.Frame) error {
 		c.mu.Lock()
 		delete(c.streams, frame.Stream)
 		c.mu.Unlock()
-		_ = c.message(frame.Stream, wire.KindMessage, reply)
+		_ = c.message(frame.Stream, reply)
 	}()
 	return nil
 }
 
-func (c *conn) message(stream uint32, kind wire.Kind, message any) error {
-	frame, err := wire.Message(stream, kind, message)
+// message sends a reply; what cannot be sent is answered too, or the host would wait for ever.
+func (c *conn) message(stream uint32, message any) error {
+	frame, err := wire.Message(stream, wire.KindMessage, message)
 	if err != nil {
-		return err
+		frame, _ = wire.Message(stream, wire.KindMessage, failure(err))
 	}
 	return c.send(frame)
 }

@@ -104,26 +104,59 @@ func (s *stream) Read(into []byte) (int, error) {
 	return got, nil
 }
 
+// pay waits until the host has given credit and takes up to size bytes of it: all of them for a whole frame, which may
+// be more than there is. It returns the size that may be sent.
+func (s *stream) pay(size int64, whole bool) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.credit <= 0 && !s.aborted {
+		s.changed.Wait()
+	}
+	if s.aborted {
+		return 0, errAborted
+	}
+	if !whole {
+		size = min(size, s.credit, wire.MaxDataBytes)
+	}
+	s.credit -= max(size, wire.FrameCost)
+	return size, nil
+}
+
 // send writes DATA, in frames, as far as the host's credit goes; it waits for more.
 func (s *stream) send(kind wire.Kind, data []byte) error {
 	for len(data) > 0 {
-		s.mu.Lock()
-		for s.credit <= 0 && !s.aborted {
-			s.changed.Wait()
+		size, err := s.pay(int64(len(data)), false)
+		if err != nil {
+			return err
 		}
-		if s.aborted {
-			s.mu.Unlock()
-			return errAborted
-		}
-		size := min(int64(len(data)), s.credit, wire.MaxDataBytes)
-		s.credit -= size
-		s.mu.Unlock()
 		if err := s.conn.send(wire.Frame{Stream: s.id, Kind: kind, Payload: data[:size]}); err != nil {
 			return err
 		}
 		data = data[size:]
 	}
 	return nil
+}
+
+// joiner sends pieces, which may be small and many, in frames that are neither.
+type joiner struct {
+	call  *stream
+	kind  wire.Kind
+	frame []byte
+}
+
+func (j *joiner) add(piece []byte) error {
+	if len(j.frame)+len(piece) > wire.MaxDataBytes {
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
+	j.frame = append(j.frame, piece...)
+	return nil
+}
+
+func (j *joiner) flush() error {
+	defer func() { j.frame = j.frame[:0] }()
+	return j.call.send(j.kind, j.frame)
 }
 
 // Write sends file contents.
@@ -134,6 +167,15 @@ func (s *stream) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-func (s *stream) event(message any) error { return s.conn.message(s.id, wire.KindEvent, message) }
+func (s *stream) event(message any) error {
+	frame, err := wire.Message(s.id, wire.KindEvent, message)
+	if err != nil {
+		return err
+	}
+	if _, err := s.pay(int64(len(frame.Payload)), true); err != nil {
+		return err
+	}
+	return s.conn.send(frame)
+}
 
 var _ io.ReadWriter = (*stream)(nil)

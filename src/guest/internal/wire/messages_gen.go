@@ -7,6 +7,7 @@ const (
 	MaxMessageBytes = 4194304
 	MaxDataBytes    = 262144
 	WindowBytes     = 1048576
+	FrameCost       = 256
 	PageEntries     = 500
 	MaxStreams      = 4096
 )

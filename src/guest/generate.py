@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import enum
+import functools
 import inspect
+import itertools
 import sys
 import types
 import typing
@@ -53,26 +56,40 @@ def comment(text: str | None, indent: str = "") -> list[str]:
     return [f"{indent}// {line}".rstrip() for line in inspect.cleandoc(text).splitlines()] if text else []
 
 
+@functools.cache
+def docstrings() -> dict[str, dict[str, str]]:
+    """class -> field -> the string that stands under it. Read from the source: at run time nobody needs them."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(protocol)).body:
+        if isinstance(node, ast.ClassDef):
+            for field, after in itertools.pairwise(node.body):
+                match field, after:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found.setdefault(node.name, {})[name] = text
+    return found
+
+
 def go_struct(model: type[protocol.Frame]) -> list[str]:
     lines = ["", *comment(f"{model.__name__}: {model.__doc__}" if model.__doc__ else None)]
     lines.append(f"type {model.__name__} struct {{")
     tags: list[tuple[str, str]] = []
+    documented = docstrings().get(model.__name__, {})
     for name, field in model.model_fields.items():
         if typing.get_origin(field.annotation) is typing.Literal:
             tags.append((name, typing.get_args(field.annotation)[0]))
-        lines += go_field(name, field)
+        lines += go_field(name, field, documented.get(name))
     lines.append("}")
     for name, value in tags:
         lines += ["", f'const {camel(name)}{model.__name__} = "{value}"']
     return lines
 
 
-def go_field(name: str, field: FieldInfo) -> list[str]:
+def go_field(name: str, field: FieldInfo, documented: str | None) -> list[str]:
     literal = typing.get_origin(field.annotation) is typing.Literal
     annotation = "string" if literal else go_type(field.annotation)
     optional = field.default is None
     tag = f'`json:"{name}{",omitempty" if optional else ""}"`'
-    return [*comment(field.description, "\t"), f"\t{camel(name)} {annotation} {tag}"]
+    return [*comment(documented, "\t"), f"\t{camel(name)} {annotation} {tag}"]
 
 
 def go_enum(kind: type[enum.Enum]) -> list[str]:

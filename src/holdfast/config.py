@@ -32,7 +32,7 @@ Positive = Annotated[int, Field(gt=0)]
 class Limits(BaseModel):
     """What a sandbox may use. None: no limit is asked for."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     memory_mb: Positive | None = 512
     """memory of all processes, without the workspace"""
@@ -52,7 +52,7 @@ class Limits(BaseModel):
 class Settings(BaseModel):
     """The operator's settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     default_timeout: Annotated[float, Field(gt=0, le=86400)] = 120
     max_stdout_bytes: Annotated[int, Field(ge=0, le=64 << 20)] = 200_000

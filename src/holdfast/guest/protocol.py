@@ -138,7 +138,8 @@ class ErrorCode(StrEnum):
 class Frame(BaseModel):
     """Base of every message."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    # Built at first use: a client needs a few of these, and building all of them takes longer than a run.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 # --- how a guest is started -------------------------------------------------------------------------------------
@@ -569,8 +570,8 @@ Reply = (
 )
 Answer = Annotated[Event | Reply, Field(discriminator="type")]
 
-REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
-ANSWERS: TypeAdapter[Answer] = TypeAdapter(Answer)
+REQUESTS: TypeAdapter[Request] = TypeAdapter(Request, config=ConfigDict(defer_build=True))
+ANSWERS: TypeAdapter[Answer] = TypeAdapter(Answer, config=ConfigDict(defer_build=True))
 
 # --- text -------------------------------------------------------------------------------------------------------
 

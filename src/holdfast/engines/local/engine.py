@@ -24,7 +24,7 @@ import anyio.to_thread
 
 from ... import errors
 from ...abc import AlreadyThere, Capability, Effective, Engine, EngineStatus, SandboxRecord, SandboxSpec
-from ...guest.binary import guest_path
+from ...guest.binary import guest_path, sealed
 from ..sockets import SocketStream
 from . import cgroups, runtimes
 from .bubblewrap import Launch
@@ -205,7 +205,7 @@ class _Process:
         return ours
 
     def _launch(self, listen_fd: int | None, info_fd: int | None) -> Launch:
-        return Launch(self._spec, guest_path(), self._state, self._cgroup, listen_fd, info_fd)
+        return Launch(self._spec, sealed(guest_path(), self._state), self._state, self._cgroup, listen_fd, info_fd)
 
     def effective(self) -> Effective:
         limits = self._spec.limits

@@ -216,7 +216,8 @@ class Session:
                 size = await file.tell()
             await part.replace(target)
         finally:
-            await part.unlink(missing_ok=True)
+            with anyio.CancelScope(shield=True):
+                await part.unlink(missing_ok=True)
         return size
 
     async def status(self) -> StatusReport:

@@ -53,9 +53,7 @@ def state() -> Iterator[Path]:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, mark: str, state: Path
-) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, mark: str, state: Path) -> Iterator[Engine]:
     """The engine under test; afterwards nothing of its sandboxes may be left."""
     monkeypatch.setenv("HOLDFAST_STATE_DIR", str(state))
     with ExitStack() as stack:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -42,21 +43,36 @@ def _is_tenant(pid: int, mark: str) -> bool:
         return False
 
 
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+    """Wait for something that has to happen; how long it takes is not what is tested."""
+    with anyio.fail_after(seconds):
+        while not await condition():  # noqa: ASYNC110 - nobody tells us
+            await anyio.sleep(0.02)
+
+
 async def gone(mark: str) -> list[str]:
-    """The programs that are still there after a grace of a second; a kill is over when its call returns."""
-    until = time.monotonic() + 1
-    while (left := programs(mark)) and time.monotonic() < until:
-        await anyio.sleep(0.02)
-    return left
+    """The programs that are still there a second after a kill: the kernel may take a moment to bury the dead."""
+
+    async def none() -> bool:
+        return not programs(mark)
+
+    with suppress(TimeoutError):
+        await until(none, seconds=1)
+    return programs(mark)
 
 
 def cgroups(names: Iterable[str]) -> list[str]:
-    found = [
-        folder / name
+    # the engine appends a hash of its state folder to the name
+    return [
+        str(path)
         for name in names
-        for folder in (*Path("/sys/fs/cgroup").glob("*/holdfast"), Path("/sys/fs/cgroup/holdfast"))
+        for where in ("*/holdfast", "holdfast")
+        for path in Path("/sys/fs/cgroup").glob(f"{where}/{name}*")
     ]
-    return [str(path) for path in found if path.exists()]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def folders(state: Path) -> list[str]:

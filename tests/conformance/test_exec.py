@@ -56,9 +56,7 @@ async def test_the_environment_arrives(box: aio.Session, probe: ProbeArgv, value
     assert (await box.exec(probe("variable", "GIVEN"), env={"GIVEN": value})).stdout == value
 
 
-async def test_the_environment_of_a_session_holds_for_each_program(
-    open_session: Open, probe: ProbeArgv
-) -> None:
+async def test_the_environment_of_a_session_holds_for_each_program(open_session: Open, probe: ProbeArgv) -> None:
     async with open_session(env={"GIVEN": "session", "BOTH": "session"}) as box:
         assert (await box.exec(probe("variable", "GIVEN"), env={"BOTH": "exec"})).stdout == "session"
         assert (await box.exec(probe("variable", "BOTH"), env={"BOTH": "exec"})).stdout == "exec"
@@ -149,9 +147,7 @@ async def test_below_the_cap_everything_is_kept(box: aio.Session, probe: ProbeAr
     assert result.stdout == "0123456789" * 10_000
 
 
-async def test_above_the_cap_head_and_tail_are_kept_and_all_is_counted(
-    box: aio.Session, probe: ProbeArgv
-) -> None:
+async def test_above_the_cap_head_and_tail_are_kept_and_all_is_counted(box: aio.Session, probe: ProbeArgv) -> None:
     result = await box.exec(probe("flood", 5_000), max_stdout_bytes=1_001)
     assert (result.truncated, result.stdout_total_bytes) == (True, 5_000_000)
     head, tail = result.stdout_output.head, result.stdout_output.tail

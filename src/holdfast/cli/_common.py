@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -140,19 +140,33 @@ class Key:
 
     @asynccontextmanager
     async def find(self) -> AsyncIterator[aio.Session]:
-        """The session, which must be there."""
-        from .. import aio
+        """The session, which must be there; on whichever engine it was opened."""
+        async with AsyncExitStack() as stack:
+            yield await self._enter(stack)
 
-        try:
-            opened = aio.open_session(**self.parts, engine=self.engine, create=False)  # type: ignore[arg-type]
-            session = await opened.__aenter__()
-        except errors.SessionNotFound as error:
-            first = str(error).split(";")[0]
-            raise errors.SessionNotFound(f"{first}; open it first: holdfast open {self.words}") from None
-        try:
-            yield session
-        finally:
-            await opened.__aexit__(None, None, None)
+    async def _enter(self, stack: AsyncExitStack) -> aio.Session:
+        from .. import aio
+        from ..code.keys import resolve
+        from ..config import settings
+        from ..engines import AUTOMATIC
+
+        named = self.engine or settings().engine
+        unavailable: list[errors.EngineUnavailable] = []
+        candidates = AUTOMATIC if named == "auto" else (named,)
+        for engine in candidates:
+            opened = aio.open_session(
+                workflow=self.workflow, agent=self.agent, session=self.session, engine=engine, create=False
+            )
+            try:
+                return await stack.enter_async_context(opened)
+            except errors.SessionNotFound:
+                continue
+            except errors.EngineUnavailable as error:
+                unavailable.append(error)
+        if len(unavailable) == len(candidates):
+            raise unavailable[0]
+        key = resolve(self.workflow, self.agent, self.session)
+        raise errors.SessionNotFound(f"there is no session {key}; open it first: holdfast open {self.words}")
 
 
 def takes_key(callback: Decorated) -> Decorated:

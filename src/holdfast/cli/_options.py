@@ -99,10 +99,11 @@ def read_host_file(path: str | int, name: str) -> bytes:
     limit = Limits().max_file_size_bytes or 0
     try:
         with open(path, "rb", closefd=not isinstance(path, int)) as file:
-            content = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size  # 0 for a pipe
+            content = file.read(limit + 1) if size <= limit else b""
     except OSError as error:
         raise errors.InvalidRequest(f"cannot read {name}: {error.strerror}") from error
-    if len(content) > limit:
+    if max(size, len(content)) > limit:
         raise errors.FileTooLarge(f"{name} is larger than {limit} bytes, the limit of one file")
     return content
 

@@ -19,6 +19,7 @@ from ...abc import SandboxSpec
 
 PREFIX = "holdfast."
 MANAGED = PREFIX + "managed"
+_NAMES = ("managed", "name", "created", "digest", "effective", "key")
 
 
 @functools.cache
@@ -54,10 +55,13 @@ def make(spec: SandboxSpec, effective: dict[str, object], created_at: float) -> 
 
 
 def verified(labels: dict[str, str] | None) -> dict[str, str] | None:
-    """Our labels without their prefix; None if we did not write them."""
-    ours = {name: value for name, value in (labels or {}).items() if name.startswith(PREFIX)}
-    signature = ours.pop(PREFIX + "signature", "")
-    if not hmac.compare_digest(signature, _sign(ours)):
+    """Our labels without their prefix; None if we did not write them.
+
+    Only the names that `make` gives: an image may bring labels with our prefix, and must not hide its containers so.
+    """
+    found = labels or {}
+    ours = {PREFIX + name: found[PREFIX + name] for name in _NAMES if PREFIX + name in found}
+    if not hmac.compare_digest(found.get(PREFIX + "signature", "").encode(), _sign(ours).encode()):
         return None
     return {name.removeprefix(PREFIX): value for name, value in ours.items()}
 

@@ -86,9 +86,9 @@ func (p *Pool) start() (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs := os.NewFile(uintptr(ends[0]), "supervisor"), os.NewFile(uintptr(ends[1]), "guest")
+	defer unix.Close(ends[1])
+	ours := os.NewFile(uintptr(ends[0]), "supervisor")
 	defer ours.Close()
-	defer theirs.Close()
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		return nil, err
@@ -96,11 +96,7 @@ func (p *Pool) start() (*worker, error) {
 	// The lock is held across the fork, so that the reaper cannot meet a child that it does not know yet.
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pid, err := syscall.ForkExec("/proc/self/exe", append([]string{"guest"}, p.arguments...), &syscall.ProcAttr{
-		Env:   []string{},
-		Files: []uintptr{theirs.Fd(), ^uintptr(0), 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	pid, err := startSelf(ends[1], p.arguments)
 	if err != nil {
 		conn.Close()
 		return nil, err

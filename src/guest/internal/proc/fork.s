@@ -1,0 +1,1 @@
+// Empty: lets functions of the runtime be declared without a body, in fork.go.

@@ -45,7 +45,7 @@ def find_go() -> str:
 
 def sources(folder: Path) -> list[Path]:
     """Everything that goes into the guest, in a fixed order."""
-    found = [p for p in folder.rglob("*") if p.suffix == ".go" and not p.name.endswith("_test.go")]
+    found = [p for p in folder.rglob("*") if p.suffix in (".go", ".s") and not p.name.endswith("_test.go")]
     return sorted([*found, folder / "go.mod", folder / "go.sum"])
 
 

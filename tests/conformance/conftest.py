@@ -19,7 +19,7 @@ import anyio
 import pytest
 
 from holdfast import aio, engines
-from holdfast.abc import Engine, SandboxSpec
+from holdfast.abc import Capability, Engine, EngineStatus, SandboxSpec
 from holdfast.engines.fake import FakeEngine
 
 from . import host
@@ -53,30 +53,35 @@ def state() -> Iterator[Path]:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, mark: str, state: Path) -> Iterator[Engine]:
-    """The engine under test; afterwards nothing of its sandboxes may be left."""
-    monkeypatch.setenv("HOLDFAST_STATE_DIR", str(state))
+def checked(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, EngineStatus]]:
+    """The engine under test and what it says of itself; ends the test if that is not enough for it."""
     with ExitStack() as stack:
         if request.param == "fake":
             install(stack.enter_context(FakeEngine()))
         made = engines.engine(request.param)
-        _gate(made, request)
-        names = _names(made, monkeypatch)
-        yield made
-        left = host.left(made, names, mark, state)
-        assert not left, f"left behind: {left}"
+        status = anyio.run(made.check)
+        if not status.available:
+            reason = f"{made.name}: {status.reason}. {status.fix}"
+            if os.environ.get("CI") == "true":
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
+        wanted = {capability for one in request.node.iter_markers("requires") for capability in one.args}
+        if missing := sorted(wanted - status.capabilities):
+            pytest.skip(f"{made.name} does not claim: {', '.join(missing)}")
+        yield made, status
 
 
-def _gate(made: Engine, request: pytest.FixtureRequest) -> None:
-    status = anyio.run(made.check)
-    if not status.available:
-        reason = f"{made.name}: {status.reason}. {status.fix}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    wanted = {capability for one in request.node.iter_markers("requires") for capability in one.args}
-    if missing := sorted(wanted - status.capabilities):
-        pytest.skip(f"{made.name} does not claim: {', '.join(missing)}")
+@pytest.fixture
+def engine(
+    checked: tuple[Engine, EngineStatus], monkeypatch: pytest.MonkeyPatch, mark: str, state: Path
+) -> Iterator[Engine]:
+    """The engine under test; afterwards nothing of its sandboxes may be left."""
+    monkeypatch.setenv("HOLDFAST_STATE_DIR", str(state))
+    made = checked[0]
+    names = _names(made, monkeypatch)
+    yield made
+    left = host.left(made, names, mark, state)
+    assert not left, f"left behind: {left}"
 
 
 def _names(made: Engine, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -116,20 +121,26 @@ async def box(open_session: Open) -> AsyncIterator[aio.Session]:
 
 
 @pytest.fixture
-def probe(engine: Engine) -> ProbeArgv:
+def real(checked: tuple[Engine, EngineStatus]) -> bool:
+    """Whether the engine runs programs, or plays them."""
+    return Capability.REAL_PROCESSES in checked[1].capabilities
+
+
+@pytest.fixture
+def probe(real: bool) -> ProbeArgv:
     """The argv of a program of `programs.py`, for the engine under test."""
 
     def argv(name: str, *args: object) -> list[str]:
         words = [str(arg) for arg in args]
-        return [name, *words] if engine.name == "fake" else ["python3", "-c", PROBES[name].source, *words]
+        return ["python3", "-c", PROBES[name].source, *words] if real else [name, *words]
 
     return argv
 
 
 @pytest.fixture
-def code(engine: Engine) -> Callable[[str], str]:
+def code(real: bool) -> Callable[[str], str]:
     """The source of a program of `programs.py`, for `run` on the engine under test."""
-    return lambda name: name if engine.name == "fake" else PROBES[name].source
+    return lambda name: PROBES[name].source if real else name
 
 
 @pytest.fixture

@@ -194,8 +194,19 @@ with open(args[0], "wb") as file:
     for _ in range(int(args[1])): file.write(bytes(1 << 20))
 """)
 async def fill(call: FakeCall, path: str, megabytes: str) -> None:
-    """Writes a file of so many megabytes; a full disk makes it fail."""
+    """Writes a file of so many megabytes."""
     call.files.write(path, bytes(int(megabytes) << 20))
+
+
+@_probe("""
+os.makedirs(args[0], exist_ok=True)
+for number in range(int(args[1])):
+    with open(os.path.join(args[0], str(number)), "wb") as file: file.write(bytes(1 << 20))
+""")
+async def heap(call: FakeCall, path: str, count: str) -> None:
+    """Makes so many files of a megabyte in a folder; a full disk makes it fail."""
+    for number in range(int(count)):
+        call.files.write(f"{path}/{number}", bytes(1 << 20))
 
 
 @_probe("""

@@ -58,7 +58,7 @@ async def still_works(box: aio.Session, probe: ProbeArgv) -> None:
 
 
 async def test_a_timeout_ends_a_program_and_keeps_its_output(box: aio.Session, probe: ProbeArgv) -> None:
-    result = await box.exec(probe("forever"), timeout=1)
+    result = await box.exec(probe("forever"), timeout=2)
     assert (result.end_cause, result.exit_code, result.ok) == (EndCause.TIMEOUT, None, False)
     assert result.stdout == "ready\n"
     await still_works(box, probe)
@@ -70,7 +70,7 @@ async def test_a_program_within_its_time_completes(box: aio.Session, probe: Prob
 
 
 async def test_a_timeout_does_not_ask(box: aio.Session, probe: ProbeArgv) -> None:
-    result = await box.exec(probe("stubborn"), timeout=1)
+    result = await box.exec(probe("stubborn"), timeout=2)
     assert (result.end_cause, result.signal) == (EndCause.TIMEOUT, 9)
     assert "no" not in result.stdout, "it was not sent a signal that it could refuse"
     await still_works(box, probe)

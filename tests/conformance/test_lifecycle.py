@@ -172,7 +172,7 @@ async def test_a_session_that_another_closed_is_gone(open_session: Open, workflo
 
 
 async def test_an_idle_session_ends(open_session: Open, workflow: str) -> None:
-    async with open_session(workflow=workflow, idle_timeout=0.4) as box:
+    async with open_session(workflow=workflow, idle_timeout=1) as box:
         await box.write("file", "x")
         await ends(box)
         with pytest.raises(GONE):
@@ -181,15 +181,15 @@ async def test_an_idle_session_ends(open_session: Open, workflow: str) -> None:
 
 
 async def test_a_used_session_does_not_end(open_session: Open) -> None:
-    async with open_session(idle_timeout=1.5) as box:
-        for _ in range(20):
+    async with open_session(idle_timeout=2) as box:
+        for _ in range(25):
             await box.list()
             await anyio.sleep(0.1)
         assert await alive(box)
 
 
 async def test_to_look_at_a_session_is_not_to_use_it(open_session: Open, workflow: str) -> None:
-    async with open_session(workflow=workflow, idle_timeout=0.5) as box:
+    async with open_session(workflow=workflow, idle_timeout=1) as box:
         with anyio.fail_after(60), pytest.raises(GONE):
             while True:
                 await box.status()
@@ -199,22 +199,22 @@ async def test_to_look_at_a_session_is_not_to_use_it(open_session: Open, workflo
 
 
 async def test_a_busy_session_is_not_idle(open_session: Open, probe: ProbeArgv) -> None:
-    async with open_session(idle_timeout=0.4) as box:
-        result = await box.exec(probe("rest", 1.5))
+    async with open_session(idle_timeout=1) as box:
+        result = await box.exec(probe("rest", 2))
         assert (result.stdout, result.ok) == ("ready\nover\n", True)
 
 
 async def test_a_program_without_a_client_keeps_it_busy(open_session: Open, probe: ProbeArgv, workflow: str) -> None:
-    async with open_session(workflow=workflow, idle_timeout=0.5) as box:
-        started = await box.start(probe("rest", 1.5))
-    await anyio.sleep(1)
+    async with open_session(workflow=workflow, idle_timeout=1) as box:
+        started = await box.start(probe("rest", 3))
+    await anyio.sleep(2)
     async with open_session(workflow=workflow, create=False) as again:
         assert (await again.process(started.id).wait(60)).ok
         await again.close()
 
 
 async def test_the_longest_life_ends_a_busy_session_too(open_session: Open, probe: ProbeArgv, workflow: str) -> None:
-    async with open_session(workflow=workflow, max_lifetime=1.0) as box:
+    async with open_session(workflow=workflow, max_lifetime=1.5) as box:
         with suppress(*GONE):  # the last words of the guest may arrive, or not
             result = await box.exec(probe("forever"))
             assert (result.end_cause, result.exit_code) == (EndCause.LOST, None)
@@ -226,7 +226,7 @@ async def test_the_longest_life_ends_a_busy_session_too(open_session: Open, prob
 
 async def test_a_sweep_removes_the_dead_and_nothing_else(open_session: Open, workflow: str) -> None:
     async with open_session(workflow=workflow) as living:
-        async with open_session(workflow=workflow, session="dead", idle_timeout=0.2) as dead:
+        async with open_session(workflow=workflow, session="dead", idle_timeout=1) as dead:
             await dead.release()
             await ends(dead)
         await aio.sweep(engine=living.effective.engine)

@@ -115,15 +115,15 @@ async def test_artifacts_have_a_cap_that_is_told(run: Run, monkeypatch: pytest.M
 async def test_a_run_that_ends_badly_gives_its_artifacts_too(run: Run) -> None:
     result = await run("say", "", "", 1, files={"log": "so far"}, artifacts=["log"])
     assert [artifact.content for artifact in result.artifacts] == [b"so far"]
-    late = await run("forever", timeout=1, files={"log": "so far"}, artifacts=["log"])
+    late = await run("forever", timeout=2, files={"log": "so far"}, artifacts=["log"])
     assert late.end_cause is EndCause.TIMEOUT
     assert [artifact.content for artifact in late.artifacts] == [b"so far"]
 
 
 async def test_a_timeout_keeps_what_was_written(run: Run) -> None:
-    result = await run("forever", timeout=1)
+    result = await run("forever", timeout=2)
     assert (result.end_cause, result.exit_code, result.stdout) == (EndCause.TIMEOUT, None, "ready\n")
-    assert result.limits["timeout_seconds"] == 1
+    assert result.limits["timeout_seconds"] == 2
 
 
 async def test_output_is_capped_and_live(run: Run) -> None:

@@ -24,7 +24,7 @@ CONFIG is the JSON of GuestConfig in protocol.py.
 // Threads that the guest makes before it has tenants: enough for all that it does at once.
 const (
 	serverThreads     = 24
-	supervisorThreads = 6
+	supervisorThreads = 4
 )
 
 func main() {

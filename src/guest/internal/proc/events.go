@@ -34,7 +34,7 @@ func (v *events) judge(ours wire.EndCause, failed, lost bool) wire.EndCause {
 		return wire.EndCauseOom
 	case lost:
 		return wire.EndCauseLost
-	case failed && counter(v.config.PidsEvents, "max") > v.forksRefused:
+	case failed && v.forkRefused():
 		return wire.EndCausePidsLimit
 	case failed && full(v.config.Workspace):
 		return wire.EndCauseDiskFull
@@ -42,6 +42,8 @@ func (v *events) judge(ours wire.EndCause, failed, lost bool) wire.EndCause {
 		return wire.EndCauseCompleted
 	}
 }
+
+func (v *events) forkRefused() bool { return counter(v.config.PidsEvents, "max") > v.forksRefused }
 
 // counter reads `name N` from a file of counters.
 func counter(file *string, name string) int64 {

@@ -185,6 +185,9 @@ func (e *Exec) hand(work job, files pipes) (*worker, report, error) {
 		}
 		e.pool.kill(supervisor)
 	}
+	if e.events.forkRefused() { // to the supervisor itself, which needs threads
+		return nil, report{}, errNoFork
+	}
 	return nil, report{}, wire.Fail(wire.ErrorCodeInternal, "the supervisor of the program did not start; try again")
 }
 

@@ -48,7 +48,8 @@ def stubborn(mark: str) -> str:
 
 def ready(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout
-    assert process.stdout.readline() == b"ready\n"
+    line = process.stdout.readline()
+    assert line == b"ready\n", process.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

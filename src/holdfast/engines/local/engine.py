@@ -240,11 +240,10 @@ class _Process:
         if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-        if self._child is not None:
-            # One run: its socket is closed, so its guest is on its way out. A session's PID 1 is dead.
-            if not _ended(self._child, 1.0):
-                self._child.kill()  # --die-with-parent takes the sandbox along
-                _ended(self._child, _END_PATIENCE)
+        # One run: its socket is closed, so its guest is on its way out. A session's PID 1 is dead.
+        if self._child is not None and not _ended(self._child, 1.0):
+            self._child.kill()  # --die-with-parent takes the sandbox along
+            _ended(self._child, _END_PATIENCE)
         if self._stderr >= 0:
             os.close(self._stderr)
             self._stderr = -1
@@ -252,12 +251,18 @@ class _Process:
             self._cgroup.remove()
 
 
+def _readable(descriptor: int, patience: float) -> bool:
+    poll = select.poll()  # not select: a busy process has descriptors beyond 1024
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(patience * 1000))
+
+
 def _ended(child: subprocess.Popen[bytes], patience: float) -> bool:
     """Wait for a child. `Popen.wait` with a timeout sleeps between looks; a pidfd tells at once."""
     if child.poll() is None:
         descriptor = os.pidfd_open(child.pid)
         try:
-            select.select([descriptor], [], [], patience)
+            _readable(descriptor, patience)
         finally:
             os.close(descriptor)
     return child.poll() is not None
@@ -285,7 +290,7 @@ def _child_pid(info: int) -> int | None:
     """bubblewrap writes {"child-pid": N, …} when the sandbox exists; None: it failed before."""
     deadline = time.monotonic() + _START_PATIENCE
     text = b""
-    while (left := deadline - time.monotonic()) > 0 and select.select([info], [], [], left)[0]:
+    while (left := deadline - time.monotonic()) > 0 and _readable(info, left):
         piece = os.read(info, 4096)
         text += piece
         if not piece or b"}" in text:

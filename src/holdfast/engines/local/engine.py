@@ -144,7 +144,7 @@ class LocalEngine(Engine):
                 yield stream, process.effective()
             except errors.SessionLost as error:
                 # A sandbox that never came up has left its reason on stderr.
-                raise (process.failure(error) or error) from error
+                raise (await anyio.to_thread.run_sync(process.failure, error) or error) from error
             finally:
                 await anyio.aclose_forcefully(stream)
         finally:
@@ -229,8 +229,8 @@ class _Process:
         )
 
     def failure(self, error: Exception) -> errors.EngineFailed | None:
-        """What stderr says of a sandbox that never spoke."""
-        if self._child is None or self._child.poll() in (None, 0):
+        """What stderr says of a sandbox that never spoke. Its socket closes a moment before it is a dead process."""
+        if self._child is None or not _ended(self._child, 1.0) or self._child.returncode == 0:
             return None
         said = os.pread(self._stderr, 4096, 0).decode(errors="replace").strip()
         return errors.EngineFailed(f"the sandbox could not be made: {errors.printable(said) or error}")

@@ -68,6 +68,10 @@ class Box:
         folder = Path(os.environ["HOLDFAST_STATE_DIR"], "sessions", session.key.sandbox_name)
         self.pid = int(json.loads((folder / "record.json").read_text())["pid"])
 
+    def path(self, name: str) -> Path:
+        """A file of the sandbox, as the host sees it: through the root folder of its PID 1."""
+        return Path(f"/proc/{self.pid}/root/{name}")
+
     def programs(self) -> list[Seen]:
         """Living processes of programs: all but the guest and its supervisors."""
         return [seen for seen in beneath(self.pid) if not seen.ours]

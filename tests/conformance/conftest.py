@@ -27,6 +27,8 @@ from .programs import PROBES, install
 
 ENGINES = [
     pytest.param("local", marks=pytest.mark.engines),
+    pytest.param("docker", marks=pytest.mark.engines),
+    pytest.param("docker-strict", marks=pytest.mark.engines),
     pytest.param("fake"),
 ]
 
@@ -36,6 +38,13 @@ ProbeArgv = Callable[..., list[str]]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requires(*capabilities): what the engine must be able to guarantee")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A container takes its time: each profile of Docker is tried under one event loop, and both loops are tried."""
+    items[:] = [
+        item for item in items if not item.name.count("trio-docker]") and not item.name.count("asyncio-docker-strict")
+    ]
 
 
 @pytest.fixture
@@ -53,12 +62,17 @@ def state() -> Iterator[Path]:
 
 
 @pytest.fixture(params=ENGINES)
-def checked(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, EngineStatus]]:
+def checked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, EngineStatus]]:
     """The engine under test and what it says of itself; ends the test if that is not enough for it."""
+    name, _, profile = request.param.partition("-")
+    if profile:
+        monkeypatch.setenv("HOLDFAST_PROFILE", profile)
+    # An owner of its own: tests that run at the same time share a daemon, and must not see each other's sessions.
+    monkeypatch.setenv("HOLDFAST_OWNER_KEY", secrets.token_hex(16))
     with ExitStack() as stack:
         if request.param == "fake":
             install(stack.enter_context(FakeEngine()))
-        made = engines.engine(request.param)
+        made = engines.engine(name)
         status = anyio.run(made.check)
         if not status.available:
             reason = f"{made.name}: {status.reason}. {status.fix}"

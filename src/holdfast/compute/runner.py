@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -16,6 +17,8 @@ from ..results import ExecResult, RunResult
 from . import artifacts as artifact_files
 
 WORKSPACE = "/work"
+_COPYING_SECONDS = 600.0
+"""time for files to go in and artifacts to come out"""
 
 
 async def run(
@@ -58,6 +61,14 @@ async def run(
     if not code.strip():
         raise errors.InvalidRequest("there is no code to run")
     allow_network(network, config)
+    seconds = config.default_timeout if timeout is None else timeout
+    command = Command(
+        argv=(*kind.command, f"{WORKSPACE}/{kind.script}", *args),
+        env=dict(env or {}),
+        timeout=seconds,
+        stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
+        stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
+    )
     spec = SandboxSpec(
         name=f"run-{secrets.token_hex(8)}",
         mode=Mode.COMPUTE,
@@ -66,16 +77,11 @@ async def run(
         workspace=WORKSPACE,
         limits=limits or Limits(),
         network=network,
+        # Whatever becomes of us: a run's sandbox ends by its own clock.
+        max_lifetime=seconds + _COPYING_SECONDS,
     )
-    _check_files(files or {}, spec.limits)
+    _check_files(files or {}, spec.limits, kind.script)
     chosen = await factory.choose(engine, _needs(image, network, packages))
-    command = Command(
-        argv=(*kind.command, f"{WORKSPACE}/{kind.script}", *args),
-        env=dict(env or {}),
-        timeout=config.default_timeout if timeout is None else timeout,
-        stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
-        stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
-    )
     async with chosen.once(spec) as (stream, effective):
         guest = GuestClient(await Connection.open(stream))
         for path, content in {kind.script: code, **(files or {})}.items():
@@ -86,7 +92,11 @@ async def run(
     return _result(ended, kind.name, effective, command, kept, skipped, config)
 
 
-def _check_files(files: Mapping[str, str | bytes], limits: Limits) -> None:
+def _check_files(files: Mapping[str, str | bytes], limits: Limits, script: str) -> None:
+    if script in {
+        posixpath.relpath(path, WORKSPACE) if path.startswith("/") else posixpath.normpath(path) for path in files
+    }:
+        raise errors.InvalidRequest(f"the code itself is written to {script}; give your file another name")
     if limits.max_files is not None and len(files) >= limits.max_files:
         raise errors.TooManyFiles(f"{len(files)} files are too many; the limit is {limits.max_files - 1}")
     for path, content in files.items():

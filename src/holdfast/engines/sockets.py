@@ -5,6 +5,7 @@ anyio's own socket streams pass through the event loop before each call, which c
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import anyio
@@ -73,5 +74,7 @@ class SocketStream(anyio.abc.ByteStream):
         if not self._closed:
             self._closed = True
             anyio.notify_closing(self._raw)
+            with contextlib.suppress(OSError):
+                self._raw.shutdown(socket.SHUT_RDWR)  # somebody else may hold a copy of the descriptor
             self._raw.close()
         await anyio.lowlevel.checkpoint()

@@ -47,14 +47,16 @@ class Command:
     output_limit_bytes: int | None = None
     background: protocol.Background = protocol.Background.KILL
 
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not 0 < self.timeout < math.inf:
+            raise errors.InvalidRequest("a timeout is a positive number of seconds")
+
     def request(self, stdin: bool, delivery: protocol.Delivery) -> protocol.ExecRequest:
         """As the protocol has it.
 
         Raises:
-            InvalidRequest: NUL in a text, an empty command, or a time that is none.
+            InvalidRequest: NUL in a text, or an empty command.
         """
-        if self.timeout is not None and not 0 < self.timeout < math.inf:
-            raise errors.InvalidRequest("a timeout is a positive number of seconds")
         if not self.shell and not self.argv:
             raise errors.InvalidRequest("the command is empty")
         try:

@@ -106,7 +106,9 @@ class DockerEngine(Engine):
         from docker.errors import APIError
 
         try:
-            address = await self._daemon.call("start a container", start, SLOW)
+            # Shielded: a thread cannot be cancelled, and what it makes must be known to be removed.
+            with anyio.CancelScope(shield=True):
+                address = await self._daemon.call("start a container", start, SLOW)
         except APIError as error:
             if error.status_code == 409 and not made:  # the name is taken: whoever made it first, wins
                 await self._clear(spec.name)

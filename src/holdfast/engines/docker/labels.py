@@ -22,10 +22,13 @@ MANAGED = PREFIX + "managed"
 _NAMES = ("managed", "name", "created", "digest", "effective", "key")
 
 
-@functools.cache
 def owner_key() -> bytes:
-    if given := os.environ.get("HOLDFAST_OWNER_KEY"):
-        return given.encode()
+    given = os.environ.get("HOLDFAST_OWNER_KEY")
+    return given.encode() if given else _key_of_this_user()
+
+
+@functools.cache
+def _key_of_this_user() -> bytes:
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "holdfast"
     path = folder / "owner.key"
     try:

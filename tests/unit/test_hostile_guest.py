@@ -192,7 +192,7 @@ async def test_a_flood_leaves_the_event_loop_its_turn() -> None:
     """Frames that cost nothing, as fast as a thread can send them: a deadline still holds."""
     ours, theirs = socket.socketpair()
     hello = frame(0, Kind.MESSAGE, HELLO.model_dump_json().encode())
-    flood = frame(1, Kind.WINDOW, b"\0\0\0\1") * 5000
+    flood = frame(0, Kind.WINDOW, b"\0\0\0\1") * 5000
 
     def pour() -> None:
         with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -10,12 +11,13 @@ import anyio
 from .. import errors, factory, runtimes
 from ..abc import AlreadyThere, Capability, Engine, EngineStatus, Mode, SandboxRecord, SandboxSpec
 from ..config import Limits, Settings, settings
-from ..engines import ENGINES, engine
+from ..engines import AUTOMATIC, ENGINES, engine
 from ..policy import allow_network
 from .keys import Namespace, SessionKey, resolve
 from .session import Session
 
-_ROUNDS = 5
+_PATIENCE = 15.0
+"""seconds for a session that ends just now to be gone"""
 
 
 @asynccontextmanager
@@ -46,8 +48,7 @@ async def open_session(
     key = resolve(workflow, agent, session)
     config = settings()
     allow_network(network, config)
-    needs = _needs(image, network)
-    chosen = await factory.choose(engine, needs)
+    chosen = await _home(key, engine or config.engine) or await factory.choose(engine, _needs(image, network))
     spec = SandboxSpec(
         name=key.sandbox_name,
         mode=Mode.CODE,
@@ -57,16 +58,34 @@ async def open_session(
         limits=limits or Limits(),
         network=network,
         env=env or {},
-        idle_timeout=idle_timeout or config.idle_timeout,
-        max_lifetime=max_lifetime or config.max_lifetime,
+        idle_timeout=_seconds(idle_timeout, config.idle_timeout),
+        max_lifetime=_seconds(max_lifetime, config.max_lifetime),
         labels=key.labels(),
     )
     async with await _open(chosen, key, spec, config, create) as opened:
         yield opened
 
 
+def _seconds(asked: float | None, default: float) -> float:
+    if asked is not None and not 0 < asked < math.inf:
+        raise errors.InvalidRequest("idle_timeout and max_lifetime are positive numbers of seconds")
+    return default if asked is None else asked
+
+
+async def _home(key: SessionKey, asked: str) -> Engine | None:
+    """The engine that has the session already, where none is named: one key is one session, whatever was asked for."""
+    if asked != "auto" or key.namespace is Namespace.PRIVATE:
+        return None
+    for name in AUTOMATIC:
+        candidate = engine(name)
+        if (await candidate.check()).available and await candidate.find(key.sandbox_name) is not None:
+            return candidate
+    return None
+
+
 async def _open(chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Settings, create: bool) -> Session:
-    for _ in range(_ROUNDS):
+    deadline = anyio.current_time() + _PATIENCE
+    while anyio.current_time() < deadline:
         found = await chosen.find(spec.name)
         if found is not None:
             session = Session(key, chosen, found, False, found.spec_digest != spec.digest, config)

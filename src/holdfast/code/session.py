@@ -12,7 +12,7 @@ import anyio
 from .. import errors
 from ..abc import Effective, Engine, SandboxRecord
 from ..config import Settings
-from ..guest.client import Command, GuestClient, OnOutput, Source
+from ..guest.client import Command, GuestClient, OnOutput, Source, encoded
 from ..guest.connection import Connection
 from ..guest.protocol import Background, ExecInfo, StatusReport
 from ..results import ExecResult, FileEntry, Listing, OutputRead
@@ -113,7 +113,7 @@ class Session:
 
         Whatever the program leaves running is killed with it; cancelling the call kills it too.
         """
-        data = stdin.encode() if isinstance(stdin, str) else stdin
+        data = encoded(stdin) if isinstance(stdin, str) else stdin
         asked = self._command(command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes)
         return await (await self.guest()).exec(asked, data, on_output)
 
@@ -171,7 +171,7 @@ class Session:
         self, path: str, content: str | bytes, *, mode: int | None = None, overwrite: bool = True
     ) -> FileEntry:
         """Write a file: all of it or nothing. Missing folders are made."""
-        data = content.encode() if isinstance(content, str) else content
+        data = encoded(content) if isinstance(content, str) else content
         return await (await self.guest()).write_file(path, data, mode, overwrite)
 
     async def read(self, path: str, *, offset: int = 0, max_bytes: int | None = None) -> bytes:
@@ -252,5 +252,5 @@ class Process:
         await (await self._session.guest()).kill(self.id, signal)
 
     async def write_stdin(self, data: str | bytes, *, close: bool = False) -> None:
-        raw = data.encode() if isinstance(data, str) else data
+        raw = encoded(data) if isinstance(data, str) else data
         await (await self._session.guest()).write_stdin(self.id, raw, close)

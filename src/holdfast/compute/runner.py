@@ -10,7 +10,7 @@ from dataclasses import fields
 from .. import errors, factory, runtimes
 from ..abc import Capability, Effective, Mode, SandboxSpec
 from ..config import Limits, Settings, settings
-from ..guest.client import Command, GuestClient, OnOutput, Source
+from ..guest.client import Command, GuestClient, OnOutput, Source, encoded
 from ..guest.connection import Connection
 from ..policy import allow_network
 from ..results import ExecResult, RunResult
@@ -85,8 +85,8 @@ async def run(
     async with chosen.once(spec) as (stream, effective):
         guest = GuestClient(await Connection.open(stream))
         for path, content in {kind.script: code, **(files or {})}.items():
-            await guest.write_file(path, content.encode() if isinstance(content, str) else content)
-        data = stdin.encode() if isinstance(stdin, str) else stdin
+            await guest.write_file(path, encoded(content) if isinstance(content, str) else content)
+        data = encoded(stdin) if isinstance(stdin, str) else stdin
         ended = await guest.exec(command, data, on_output)
         kept, skipped = await artifact_files.collect(guest, artifacts, config)
     return _result(ended, kind.name, effective, command, kept, skipped, config)

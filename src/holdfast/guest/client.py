@@ -278,6 +278,20 @@ class GuestClient:
                 return _expect(await call.reply(), kind)
 
 
+def encoded(text: str) -> bytes:
+    """Text as a file or a stdin holds it; bytes that Python could not decode come back as they were.
+
+    Raises:
+        InvalidRequest: it holds half of a surrogate pair, which is no character.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise errors.InvalidRequest(
+            f"the text cannot be encoded: {error.reason} at {error.start}; give bytes"
+        ) from error
+
+
 class _Kept:
     """The first and the last bytes of a stream, as many as the guest keeps."""
 

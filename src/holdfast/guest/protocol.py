@@ -238,7 +238,7 @@ class Delivery(StrEnum):
     RESULT = "result"
     """all that was kept, when it ends; the exec is cancelled if the caller goes away"""
     LIVE = "live"
-    """as it comes; the exec is cancelled if the caller goes away"""
+    """as it comes, and the program waits for a slow caller; it is cancelled if the caller goes away"""
     DETACHED = "detached"
     """not at all: ExecStarted is the reply, and the exec lives on without the caller"""
 
@@ -313,7 +313,7 @@ class ExecStarted(Frame):
 
 
 class OutputExpired(Frame):
-    """Event of a live exec: the caller was too slow, so much output passed it by."""
+    """Event of a live exec: so much output passed a slow caller by when the program ended."""
 
     type: Literal["output_expired"] = "output_expired"
     expired_bytes: int

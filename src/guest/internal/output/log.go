@@ -2,6 +2,7 @@
 package output
 
 import (
+	"math"
 	"sync"
 
 	"holdfast/guest/internal/wire"
@@ -29,6 +30,11 @@ type Log struct {
 	position int64
 	closed   bool
 	changed  chan struct{}
+
+	// A live reader that wants all of it: writers wait while it is more than pace bytes behind; 0 is no reader.
+	pace    int64
+	reached int64
+	room    *sync.Cond
 }
 
 type stream struct {
@@ -48,6 +54,7 @@ func (s segment) end() int64 { return s.position + int64(len(s.data)) }
 // NewLog makes a log that keeps so many bytes of stdout and of stderr.
 func NewLog(stdoutCap, stderrCap int64) *Log {
 	log := &Log{changed: make(chan struct{})}
+	log.room = sync.NewCond(&log.mu)
 	for index, limit := range []int64{stdoutCap, stderrCap} {
 		log.streams[index].headCap = limit - limit/2
 		log.streams[index].tailCap = limit / 2
@@ -116,6 +123,42 @@ func join(segments []segment, position int64, data []byte) []segment {
 		}
 	}
 	return append(segments, segment{position, append([]byte(nil), data...)})
+}
+
+// Pace announces a reader that wants to miss nothing: it calls Reached as it goes, and Unpace when it goes away.
+func (l *Log) Pace() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pace = max(1, min(l.streams[Stdout].tailCap, l.streams[Stderr].tailCap)/2)
+}
+
+// Reached says that the reader has all before this position.
+func (l *Log) Reached(position int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reached = position
+	l.room.Broadcast()
+}
+
+// Unpace lets everybody go on: the reader is gone, or the program is.
+func (l *Log) Unpace() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pace = 0
+	l.room.Broadcast()
+}
+
+// Room waits for the reader, if there is one, and says how many bytes may be written before it is asked again.
+func (l *Log) Room() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.pace > 0 && l.position-l.reached >= l.pace {
+		l.room.Wait()
+	}
+	if l.pace == 0 {
+		return math.MaxInt64
+	}
+	return l.pace - (l.position - l.reached)
 }
 
 // Close says that nothing more will come.

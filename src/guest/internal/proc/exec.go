@@ -207,7 +207,7 @@ func (e *Exec) drain(index int, pipe *os.File) {
 	buffer := buffers.Get().([]byte)
 	defer buffers.Put(buffer)
 	for {
-		got, err := pipe.Read(buffer)
+		got, err := pipe.Read(buffer[:min(int64(len(buffer)), e.Log.Room())])
 		total := e.Log.Append(index, buffer[:got])
 		if limit := e.request.OutputLimitBytes; limit != nil && total > *limit {
 			e.Stop(wire.EndCauseOutputLimit)
@@ -236,6 +236,7 @@ func (e *Exec) follow(supervisor *worker, last report, err error, files pipes, t
 	} else {
 		e.pool.give(supervisor)
 	}
+	e.Log.Unpace()
 	for _, pipe := range []*os.File{files.stdout, files.stderr} {
 		_ = pipe.SetReadDeadline(time.Now().Add(drainPatience))
 	}

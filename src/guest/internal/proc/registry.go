@@ -80,6 +80,9 @@ func (r *Registry) add(request wire.ExecRequest) (*Exec, error) {
 		pool:    r.pool,
 		events:  events{config: r.config},
 	}
+	if request.Delivery == wire.DeliveryLive {
+		exec.Log.Pace()
+	}
 	r.execs[exec.ID] = exec
 	r.order = append(r.order, exec.ID)
 	return exec, nil

@@ -138,8 +138,10 @@ func result(call *stream, exec *proc.Exec) error {
 	return nil
 }
 
-// live sends output as it comes. A caller that is too slow misses some, and is told how much; the program never waits.
+// live sends output as it comes. The program waits for a slow caller, as it would for a slow terminal, but only as long
+// as it lives: what it wrote at its end may have to be dropped, and the caller is told how much.
 func live(call *stream, exec *proc.Exec) error {
+	defer exec.Log.Unpace()
 	if err := call.event(wire.ExecStarted{Type: wire.TypeExecStarted, ExecID: exec.ID}); err != nil {
 		return err
 	}
@@ -160,6 +162,7 @@ func live(call *stream, exec *proc.Exec) error {
 			if err := call.send(kind, chunk.Data); err != nil {
 				return err
 			}
+			exec.Log.Reached(chunk.Position + int64(len(chunk.Data)))
 		}
 		if batch.Closed {
 			return nil

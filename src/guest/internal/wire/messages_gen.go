@@ -246,7 +246,7 @@ type ExecStarted struct {
 
 const TypeExecStarted = "exec_started"
 
-// OutputExpired: Event of a live exec: the caller was too slow, so much output passed it by.
+// OutputExpired: Event of a live exec: so much output passed a slow caller by when the program ended.
 type OutputExpired struct {
 	Type         string `json:"type"`
 	ExpiredBytes int64  `json:"expired_bytes"`

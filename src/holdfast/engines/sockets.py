@@ -55,17 +55,24 @@ class SocketStream(anyio.abc.ByteStream):
                 await anyio.lowlevel.checkpoint()  # a sender that is faster than we are must not own the loop
             return data
 
+    def send_nowait(self, item: bytes | memoryview) -> int:
+        """Send what the socket takes at once; how much that was."""
+        if self._closed:
+            raise anyio.ClosedResourceError
+        try:
+            return self._raw.send(item)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+
     async def send(self, item: bytes) -> None:
         view = memoryview(item)
         while view:
-            if self._closed:
-                raise anyio.ClosedResourceError
-            try:
-                view = view[self._raw.send(view) :]
-            except BlockingIOError:
+            sent = self.send_nowait(view)
+            view = view[sent:]
+            if not sent:
                 await anyio.wait_writable(self._raw)
-            except OSError as error:
-                raise anyio.BrokenResourceError from error
 
     async def send_eof(self) -> None:
         self._raw.shutdown(socket.SHUT_WR)

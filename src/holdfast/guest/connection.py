@@ -8,6 +8,7 @@ needs no task group, an idle one costs nothing, and a call costs no switch betwe
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 
 import anyio
@@ -41,6 +42,8 @@ class Connection:
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
+        # A stream that can try spares the usual call, which does not block, a scope and a turn of the event loop.
+        self._send_nowait: Callable[[bytes], int] | None = getattr(stream, "send_nowait", None)
         self._buffer = bytearray()
         self._calls: dict[int, Call] = {}
         self._next_id = 1
@@ -113,6 +116,11 @@ class Connection:
         if self._lost:
             raise self._lost
         try:
+            if self._send_nowait is not None and not self._sending.locked():
+                sent = self._send_nowait(data)
+                if sent == len(data):
+                    return
+                data = data[sent:]  # nobody comes between: there is no await before the lock is taken
             with anyio.fail_after(_SEND_PATIENCE, shield=True):
                 async with self._sending:
                     await self._stream.send(data)

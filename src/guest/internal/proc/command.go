@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/user"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +23,16 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+// isVariable: letters, digits and _, not a digit first. By hand: each exec asks for each of its variables.
+func isVariable(name string) bool {
+	for at, char := range []byte(name) {
+		letter := char == '_' || 'a' <= char|0x20 && char|0x20 <= 'z'
+		if !letter && (at == 0 || char < '0' || char > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
 
 // prepare checks a request and resolves it to a job, so that each mistake has its own answer:
 // the kernel's one errno for a missing program and a missing folder would not tell them apart.
@@ -92,7 +100,7 @@ func environment(base, extra map[string]string) (list []string, searchPath strin
 	merged := make(map[string]string, len(base)+len(extra))
 	for _, variables := range []map[string]string{base, extra} {
 		for name, value := range variables {
-			if !variableName.MatchString(name) {
+			if !isVariable(name) {
 				return nil, "", wire.Fail(wire.ErrorCodeInvalidRequest, "%q is not the name of an environment variable", name)
 			}
 			if merged[name], err = wire.FromWire(value); err != nil {

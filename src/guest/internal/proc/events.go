@@ -12,16 +12,33 @@ import (
 	"holdfast/guest/internal/wire"
 )
 
-// events are the kernel's counters that tell why a program failed: read before and after it.
+// counters are the kernel's files that tell why a program failed. They stay open: every exec reads them.
+type counters struct {
+	memory, pids *os.File // nil: there is none
+	workspace    string
+}
+
+func openCounters(config wire.GuestConfig) counters {
+	open := func(path *string) *os.File {
+		if path == nil {
+			return nil
+		}
+		file, _ := os.Open(*path)
+		return file
+	}
+	return counters{open(config.MemoryEvents), open(config.PidsEvents), config.Workspace}
+}
+
+// events is what the counters said before a program: only what it changed is its own.
 type events struct {
-	config       wire.GuestConfig
+	counters
 	oomKills     int64
 	forksRefused int64
 }
 
 func (v *events) begin() {
-	v.oomKills = counter(v.config.MemoryEvents, "oom_kill")
-	v.forksRefused = counter(v.config.PidsEvents, "max")
+	v.oomKills = counter(v.memory, "oom_kill")
+	v.forksRefused = counter(v.pids, "max")
 }
 
 // judge names the end cause. What we did ourselves counts first; the kernel's reasons count only for a program
@@ -30,31 +47,29 @@ func (v *events) judge(ours wire.EndCause, failed, lost bool) wire.EndCause {
 	switch {
 	case ours != "":
 		return ours
-	case failed && counter(v.config.MemoryEvents, "oom_kill") > v.oomKills:
+	case failed && counter(v.memory, "oom_kill") > v.oomKills:
 		return wire.EndCauseOom
 	case lost:
 		return wire.EndCauseLost
 	case failed && v.forkRefused():
 		return wire.EndCausePidsLimit
-	case failed && full(v.config.Workspace):
+	case failed && full(v.workspace):
 		return wire.EndCauseDiskFull
 	default:
 		return wire.EndCauseCompleted
 	}
 }
 
-func (v *events) forkRefused() bool { return counter(v.config.PidsEvents, "max") > v.forksRefused }
+func (v *events) forkRefused() bool { return counter(v.pids, "max") > v.forksRefused }
 
 // counter reads `name N` from a file of counters.
-func counter(file *string, name string) int64 {
+func counter(file *os.File, name string) int64 {
 	if file == nil {
 		return 0
 	}
-	raw, err := os.ReadFile(*file)
-	if err != nil {
-		return 0
-	}
-	for _, line := range strings.Split(string(raw), "\n") {
+	var raw [1024]byte
+	got, _ := file.ReadAt(raw[:], 0)
+	for _, line := range strings.Split(string(raw[:got]), "\n") {
 		if key, value, _ := strings.Cut(line, " "); key == name {
 			number, _ := strconv.ParseInt(value, 10, 64)
 			return number

@@ -18,9 +18,10 @@ const (
 
 // Registry has the execs of a sandbox.
 type Registry struct {
-	config wire.GuestConfig
-	pool   *Pool
-	idle   func()
+	config   wire.GuestConfig
+	counters counters
+	pool     *Pool
+	idle     func()
 
 	mu      sync.Mutex
 	counter int
@@ -31,7 +32,7 @@ type Registry struct {
 
 // NewRegistry makes a registry; changed is called when an exec has ended.
 func NewRegistry(config wire.GuestConfig, pool *Pool, changed func()) *Registry {
-	return &Registry{config: config, pool: pool, idle: changed, execs: make(map[string]*Exec)}
+	return &Registry{config: config, counters: openCounters(config), pool: pool, idle: changed, execs: make(map[string]*Exec)}
 }
 
 // Start starts a program. When not even a process could be had, the exec is returned as ended.
@@ -78,7 +79,7 @@ func (r *Registry) add(request wire.ExecRequest) (*Exec, error) {
 		done:    make(chan struct{}),
 		request: request,
 		pool:    r.pool,
-		events:  events{config: r.config},
+		events:  events{counters: r.counters},
 	}
 	if request.Delivery == wire.DeliveryLive {
 		exec.Log.Pace()

@@ -45,6 +45,9 @@ class ExecStream(anyio.abc.ByteStream):
                 continue
             self._buffer += await self._raw.receive(max_bytes)
 
+    def send_nowait(self, item: bytes) -> int:
+        return self._raw.send_nowait(item)
+
     async def send(self, item: bytes) -> None:
         await self._raw.send(item)
 

@@ -46,7 +46,7 @@ def _is_tenant(pid: int, mark: str) -> bool:
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
     """Wait for something that has to happen; how long it takes is not what is tested."""
     with anyio.fail_after(seconds):
-        while not await condition():  # noqa: ASYNC110 - nobody tells us
+        while not await condition():
             await anyio.sleep(0.02)
 
 

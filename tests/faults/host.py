@@ -95,7 +95,7 @@ class Box:
     async def said(self, process: Process, what: bytes, count: int = 1) -> None:
         """Wait until a started program has written something."""
         with anyio.fail_after(20):
-            while (await process.read()).stdout.count(what) < count:  # noqa: ASYNC110 - it is in a sandbox
+            while (await process.read()).stdout.count(what) < count:
                 await anyio.sleep(0.02)
 
     async def works(self) -> None:

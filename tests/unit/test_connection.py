@@ -136,7 +136,7 @@ async def test_reading_is_passed_on_when_those_who_read_leave() -> None:
                 guest.raw(joined)
                 await anyio.wait_all_tasks_blocked()
                 guest.say(answered[-1] + 1, report)  # the last one must have found a reader
-                while len(done) < count:  # noqa: ASYNC110 - the deadline is connected()'s
+                while len(done) < count:
                     await anyio.sleep(0.001)
                 tasks.cancel_scope.cancel()
 
@@ -159,7 +159,7 @@ async def test_who_feeds_and_who_collects_are_both_woken() -> None:
             guest.send(stream, Kind.WINDOW, len(heard[2]).to_bytes(4, "big"))
         assert (heard[1], got) == (Kind.END, 3 * WINDOW_BYTES)
         guest.say(stream, ENDED)
-        while not fed:  # noqa: ASYNC110
+        while not fed:
             await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
         guest.say(1, protocol.Done())

@@ -29,7 +29,8 @@ test-quick: .venv/ready check guest-test ## checks and the tests that need no en
 check: .venv/ready ## ruff, mypy, gofmt, go vet, generated code
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check .
 	@$(BIN)/mypy
-	@cd $(GUEST) && go=$(GO) && test -z "$$("$$(dirname $$go)/gofmt" -l . | tee /dev/stderr)" && $$go vet ./...
+	@cd $(GUEST) && go=$(GO) && found=$$("$$(dirname $$go)/gofmt" -l .) && \
+	  { test -z "$$found" || { echo "not as gofmt writes it: $$found"; exit 1; }; } && $$go vet ./...
 	@$(BIN)/python $(GUEST)/generate.py --check
 
 guest-test: .venv/ready ## the guest's own tests, under the race detector where a C compiler is there

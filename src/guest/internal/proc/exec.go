@@ -288,7 +288,7 @@ func (e *Exec) Stop(cause wire.EndCause) {
 	}
 }
 
-// strike has the supervisor kill everything; one that does not obey, since its program stopped it, dies with the rest.
+// strike has the supervisor kill everything; one that does not obey, since its program stops it, dies with the rest.
 // The caller holds the lock.
 func (e *Exec) strike() {
 	e.disturbed = true
@@ -300,6 +300,7 @@ func (e *Exec) strike() {
 			e.pool.kill(disobedient)
 		}
 	})
+	e.pool.wake(e.worker)
 	_ = e.worker.order(order{Signal: int(unix.SIGKILL), Number: e.number})
 }
 

@@ -20,6 +20,8 @@ type Pool struct {
 	mu    sync.Mutex
 	idle  []*worker
 	known map[int]*worker // by pid; whatever else is our child was orphaned by a killed supervisor
+	// children that were reaped and not known
+	strangers int
 }
 
 // worker is the guest's end of one supervisor.
@@ -106,6 +108,15 @@ func (p *Pool) start() (*worker, error) {
 	return started, nil
 }
 
+// wake continues a supervisor that was stopped by what it supervises.
+func (p *Pool) wake(w *worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known[w.pid] == w {
+		_ = unix.Kill(w.pid, unix.SIGCONT)
+	}
+}
+
 // kill ends a supervisor that does not obey, and everything that was beneath it.
 func (p *Pool) kill(w *worker) {
 	p.mu.Lock()
@@ -120,16 +131,35 @@ func (p *Pool) kill(w *worker) {
 
 // sweepOrphans kills every descendant of the guest that no living supervisor answers for.
 func (p *Pool) sweepOrphans() {
-	killTree(os.Getpid(), func(pid int) bool {
+	// A chain that is between two processes whenever we look leaves its dead to us.
+	last := p.reapedStrangers()
+	quiet := func() bool {
+		before := last
+		last = p.reapedStrangers()
+		return last == before
+	}
+	_, all := killTree(os.Getpid(), func(pid int) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.known[pid] != nil
-	}, time.Now().Add(killPatience))
+	}, quiet, time.Now().Add(killPatience))
+	if !all && os.Getpid() == 1 {
+		_ = unix.Kill(-1, unix.SIGKILL) // everything at once, other execs too: they are lost, but nothing gets away
+	}
 }
 
 // KillAll ends every program and every supervisor.
 func (p *Pool) KillAll() {
-	killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+	killTree(os.Getpid(), nil, childless, time.Now().Add(killPatience))
+}
+
+// reapedStrangers counts the children that ended and were no supervisors, up to now.
+func (p *Pool) reapedStrangers() int {
+	for p.reapOne() {
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.strangers
 }
 
 // reap collects every child that ended.
@@ -147,7 +177,10 @@ func (p *Pool) reapOne() bool {
 	if err != nil || pid <= 0 {
 		return err == syscall.EINTR
 	}
-	if ended := p.known[pid]; ended != nil {
+	ended := p.known[pid]
+	if ended == nil {
+		p.strangers++
+	} else {
 		delete(p.known, pid)
 		for at, w := range p.idle {
 			if w == ended {

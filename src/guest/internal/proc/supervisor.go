@@ -38,7 +38,7 @@ func Supervise(socket *os.File, confine func() error) error {
 		files, err := s.guest.receive(&next)
 		switch {
 		case err != nil: // the guest is gone, or wants us to go
-			killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+			killTree(os.Getpid(), nil, childless, time.Now().Add(killPatience))
 			return nil
 		case next.Job != nil && len(files) == 3:
 			if err := s.run(*next.Job, files); err != nil {
@@ -126,7 +126,8 @@ func (s *supervisor) sweep() {
 	s.sweeping.Add(1)
 	go func() {
 		defer s.sweeping.Done()
-		met, _ := killTree(os.Getpid(), nil, time.Now().Add(killPatience))
+		// Until nothing is left: nobody else ends what a program leaves when it ends by itself.
+		met, _ := killTree(os.Getpid(), nil, childless, time.Now().Add(24*time.Hour))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.met = append(s.met, met...)
@@ -150,7 +151,7 @@ func (s *supervisor) wait(main int, keep bool) ending {
 		result.PeakBytes = max(result.PeakBytes, usage.Maxrss<<10)
 		if pid == main {
 			result.Status = status
-			if !keep && hasChildren() {
+			if !keep && !childless() {
 				s.mu.Lock()
 				s.sweep()
 				s.mu.Unlock()
@@ -168,10 +169,11 @@ func (s *supervisor) wait(main int, keep bool) ending {
 	return result
 }
 
-// hasChildren reaps nothing: WNOWAIT leaves a dead child for the loop above.
-func hasChildren() bool {
+// childless is the kernel's word that nothing is beneath a child subreaper: whoever loses its parent is its child.
+// WNOWAIT leaves the dead for whoever reaps.
+func childless() bool {
 	var info unix.Siginfo
-	return unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
+	return unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD
 }
 
 func stringsOf(raw [][]byte) []string {

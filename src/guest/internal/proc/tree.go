@@ -13,10 +13,10 @@ import (
 
 // process is one line of the process table. Pid and start time together are never used twice.
 type process struct {
-	pid, parent int
-	start       uint64
-	state       byte
-	name        string
+	pid, parent, group int
+	start              uint64
+	state              byte
+	name               string
 }
 
 func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
@@ -36,8 +36,9 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	parent, _ := strconv.Atoi(fields[1])
+	group, _ := strconv.Atoi(fields[2])
 	start, _ := strconv.ParseUint(fields[19], 10, 64)
-	return process{pid, parent, start, fields[0][0], string(raw[open+1 : shut])}, true
+	return process{pid, parent, group, start, fields[0][0], string(raw[open+1 : shut])}, true
 }
 
 // descendants lists the living processes beneath root, without those beneath and including a spared pid.
@@ -91,14 +92,19 @@ func send(p process, signal syscall.Signal) {
 	}
 }
 
-// killTree ends every process beneath root, whatever it did to get away, and returns those that it met.
-// A chain that re-forks for ever is faster than any list of it, so everything is stopped first: what is
-// stopped cannot fork. It gives up at the deadline.
-func killTree(root int, spared func(pid int) bool, deadline time.Time) (met []process, all bool) {
+// killTree ends every process beneath root, whatever it did to get away, and returns those that it met. It gives up at
+// the deadline.
+//
+// A chain that re-forks for ever is faster than any list of it: what is listed has died, and its child is not listed
+// yet. But the child is in its parent's process group until it leaves it, and a whole group is killed at once. A group
+// never reaches beyond its exec, since every program starts in a session of its own. For the same reason a list without
+// anybody on it proves nothing: it counts when confirm says so.
+func killTree(root int, spared func(pid int) bool, confirm func() bool, deadline time.Time) (met []process, all bool) {
 	seen := make(map[uint64]bool)
+	own := unix.Getpgrp()
 	for {
 		alive := descendants(root, spared)
-		if len(alive) == 0 {
+		if len(alive) == 0 && confirm() {
 			return met, true
 		}
 		if time.Now().After(deadline) {
@@ -106,19 +112,18 @@ func killTree(root int, spared func(pid int) bool, deadline time.Time) (met []pr
 		}
 		fresh := false
 		for _, p := range alive {
+			if p.group > 1 && p.group != own && p.group != root {
+				_ = unix.Kill(-p.group, unix.SIGKILL)
+			}
+			send(p, unix.SIGKILL)
 			if id := uint64(p.pid)<<40 ^ p.start; !seen[id] {
 				seen[id], fresh = true, true
 				met = append(met, p)
-				send(p, unix.SIGSTOP)
 			}
 		}
-		if fresh {
-			continue // somebody may have forked before it was stopped
+		if !fresh {
+			time.Sleep(time.Millisecond) // they are reaped elsewhere
 		}
-		for _, p := range alive {
-			send(p, unix.SIGKILL)
-		}
-		time.Sleep(time.Millisecond) // they are reaped elsewhere
 	}
 }
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import anyio
 import pytest
@@ -91,6 +94,49 @@ async def test_t03_chains_that_fork_for_ever_are_caught() -> None:
         for width in (1, 4, 16):
             await timed_out(sandbox, ["python3", "chain.py", str(width)], 1)
             await sandbox.works()
+
+
+FAST_CHAIN = """
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int leave = argv[2][0] == 's', kill_first = argv[3][0] == 'k';
+    pid_t parent = getppid();
+    for (int n = atoi(argv[1]); n > 0; n--) if (fork() == 0) goto chain;
+    if (kill_first) { usleep(100000); kill(parent, SIGKILL); }
+    if (argv[4][0] == 'e') return 0;
+    sleep(300);
+chain:
+    for (;;) { if (leave) setsid(); if (fork() > 0) _exit(0); }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def fast_chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chain")
+    (folder / "chain.c").write_text(FAST_CHAIN)
+    command = ["gcc", "-O2", "-static", "-o", str(folder / "chain"), str(folder / "chain.c")]
+    if not shutil.which("gcc") or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no C compiler, or no static libc")
+    return folder / "chain"
+
+
+@pytest.mark.parametrize("leave", ["stay", "setsid"])
+async def test_t03_the_fastest_chains_are_caught(fast_chain: Path, leave: str) -> None:
+    """A generation lives for a tenth of a millisecond; at the end nothing is left, also in the next seconds."""
+    async with box() as sandbox:
+        await sandbox.session.upload(fast_chain, "chain", mode=0o755)
+        for width in (1, 3, 20, 60):
+            await timed_out(sandbox, ["./chain", str(width), leave, "-", "-"], 0.5)
+            killer = await sandbox.exec(["./chain", str(width), leave, "kill", "-"], timeout=10)
+            assert killer.end_cause is EndCause.LOST
+            by_itself = await sandbox.exec(["./chain", str(width), leave, "-", "end"], timeout=20)
+            assert (by_itself.end_cause, by_itself.exit_code) == (EndCause.COMPLETED, 0)
+            await anyio.sleep(0.2)
+            assert not sandbox.programs()
+        await sandbox.works()
 
 
 async def test_t04_a_background_process_does_not_delay_the_result() -> None:

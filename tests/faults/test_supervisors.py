@@ -166,11 +166,11 @@ while time.monotonic() < end:
     for pid in os.listdir("/proc"):
         if not pid.isdigit() or int(pid) in seen: continue
         try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if b"supervise" not in file.read(): continue
+            if b"supervise" not in open(f"/proc/{pid}/cmdline", "rb").read(): continue
             for name in ("mem", "fd/0"):
                 os.close(os.open(f"/proc/{pid}/{name}", os.O_RDWR))
-                opened.append((pid, name))
+                if b"supervise" in open(f"/proc/{pid}/cmdline", "rb").read():  # and not its program, by now
+                    opened.append((pid, name))
         except OSError:
             continue
 print(len(opened), opened[:5])

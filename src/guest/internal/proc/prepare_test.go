@@ -99,7 +99,7 @@ func TestTheReasonOfAnEnd(t *testing.T) {
 	} {
 		write(memory, "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
 		write(pids, "max 5\n")
-		v := events{config: wire.GuestConfig{Workspace: folder, MemoryEvents: &memory, PidsEvents: &pids}}
+		v := events{counters: openCounters(wire.GuestConfig{Workspace: folder, MemoryEvents: &memory, PidsEvents: &pids})}
 		v.begin()
 		write(memory, test.memory)
 		write(pids, test.pids)
@@ -107,7 +107,7 @@ func TestTheReasonOfAnEnd(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
-	without := events{config: wire.GuestConfig{Workspace: folder}}
+	without := events{counters: openCounters(wire.GuestConfig{Workspace: folder})}
 	without.begin()
 	if got := without.judge("", true, false); got != wire.EndCauseCompleted {
 		t.Errorf("without counters: %s", got)

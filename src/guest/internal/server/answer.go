@@ -164,6 +164,7 @@ func live(call *stream, exec *proc.Exec) error {
 			}
 			exec.Log.Reached(chunk.Position + int64(len(chunk.Data)))
 		}
+		exec.Log.Reached(since) // also where nothing of it was kept
 		if batch.Closed {
 			return nil
 		}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -12,6 +13,8 @@ from ...config import Limits
 
 _ROOT = Path("/sys/fs/cgroup")
 _OURS = "holdfast"
+_ABANDONED = 300.0
+"""seconds after which an empty cgroup is nobody's"""
 _GUEST_MB = 64
 """memory that the guest itself may need on top"""
 GUEST_TASKS = 96
@@ -63,8 +66,20 @@ def _delegate() -> bool:
     return True
 
 
+@functools.cache
+def tidy() -> None:
+    """Remove what sandboxes of killed clients left; once in each process. The kernel refuses where somebody lives."""
+    if not version():
+        return
+    for folder in [*_ROOT.glob(f"*/{_OURS}/*/"), *_ROOT.glob(f"{_OURS}/*/")]:
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED:  # a new one is empty for a moment
+                folder.rmdir()
+
+
 def create(name: str, limits: Limits) -> Cgroup:
     """Make the cgroups of a sandbox and set its limits. Call only where `version()` is not None."""
+    tidy()
     memory = None
     if limits.memory_mb is not None:
         # The workspace lies in memory: its pages count too, and a full one must not kill the session.

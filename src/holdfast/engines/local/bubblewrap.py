@@ -81,11 +81,11 @@ class Launch:
             arguments += ["--die-with-parent"]
         if self.info_fd is not None:
             arguments += ["--info-fd", str(self.info_fd)]
-        foreign = runtimes.foreign_prefixes()
+        foreign = runtimes.foreign_folders()
         arguments += _folders(Path("/etc/x"), Path("/.holdfast/x"), Path(HOME), *foreign)
         arguments += [*_system(), *_etc(self.state)]
-        for prefix in foreign:
-            arguments += ["--ro-bind", str(prefix), str(prefix)]
+        for folder in foreign:
+            arguments += ["--ro-bind", str(folder), str(folder)]
         arguments += ["--proc", "/proc", "--dev", "/dev", "--bind", str(mount / "shm"), "/dev/shm"]
         arguments += ["--remount-ro", "/dev", "--bind", str(mount / "tmp"), "/tmp"]
         arguments += [

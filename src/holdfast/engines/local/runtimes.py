@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+_SYSTEM = (Path("/usr"), Path("/bin"), Path("/"))
+
 
 @dataclass(frozen=True, slots=True)
 class HostRuntime:
@@ -16,7 +18,7 @@ class HostRuntime:
 
     program: Path
     prefix: Path
-    """the folder that holds all it needs; bound read-only unless it lies beneath /usr"""
+    """the folder that it was installed into: `bin` and `lib` of it are bound read-only, unless it lies beneath /usr"""
 
 
 def _python() -> HostRuntime | None:
@@ -31,7 +33,10 @@ def _on_path(name: str) -> HostRuntime | None:
     if not found:
         return None
     program = Path(found).resolve()
-    return HostRuntime(program, program.parent.parent)
+    prefix = program.parent.parent
+    if prefix not in _SYSTEM and (program.parent.name != "bin" or Path.home().is_relative_to(prefix)):
+        return None  # it lies in somebody's home or beside it, and not in a folder of its own
+    return HostRuntime(program, prefix)
 
 
 @functools.cache
@@ -41,19 +46,24 @@ def host_runtimes() -> dict[str, HostRuntime]:
     return {name: runtime for name, runtime in found.items() if runtime}
 
 
-def foreign_prefixes() -> list[Path]:
-    """Folders of runtimes that are not part of the system's own tree."""
-    system = (Path("/usr"), Path("/bin"), Path("/"))
+def _foreign_prefixes() -> list[Path]:
+    """Where runtimes live that are not part of the system's own tree."""
     return sorted(
         {
             runtime.prefix
             for runtime in host_runtimes().values()
-            if runtime.prefix not in system and not runtime.prefix.is_relative_to("/usr")
+            if runtime.prefix not in _SYSTEM and not runtime.prefix.is_relative_to("/usr")
         }
     )
 
 
+def foreign_folders() -> list[Path]:
+    """What those runtimes need. Not all of where they live: that may be ~/.local, with everything else in it."""
+    wanted = (prefix / name for prefix in _foreign_prefixes() for name in ("bin", "lib", "lib64"))
+    return [folder for folder in wanted if folder.is_dir() and not folder.is_symlink()]
+
+
 def search_path() -> str:
     """PATH inside a sandbox."""
-    folders = [str(prefix / "bin") for prefix in foreign_prefixes()]
+    folders = [str(prefix / "bin") for prefix in _foreign_prefixes()]
     return ":".join([*folders, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"])

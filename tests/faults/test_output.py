@@ -82,6 +82,21 @@ async def test_t07_a_live_flood_keeps_first_and_last() -> None:
         assert result.stdout.startswith("first") and result.stdout.endswith("last")
 
 
+async def test_a_live_caller_that_keeps_nothing_still_sees_the_end() -> None:
+    async with box() as sandbox:
+        for cap in (0, 1, 2, 1000):
+            with anyio.fail_after(30):
+                result = await sandbox.exec(
+                    f"echo x; {FLOOD.format(100_000, 'x')}; echo y >&2",
+                    timeout=20,
+                    max_stdout_bytes=cap,
+                    max_stderr_bytes=cap,
+                    on_output=lambda stream, data: None,
+                )
+            assert (result.end_cause, result.stdout_total_bytes) == (EndCause.COMPLETED, 100_002)
+            assert len(result.stdout_bytes) <= cap
+
+
 async def test_t08_stdout_does_not_starve_stderr() -> None:
     async with box() as sandbox:
         result = await sandbox.exec(f"{FLOOD.format(50_000_000, 'x')}; echo here >&2", timeout=80)

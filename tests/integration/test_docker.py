@@ -42,7 +42,8 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("HOLDFAST_OWNER_KEY", secrets.token_hex(16))
     client = docker.from_env()
     yield client
-    left = [each.name for each in client.containers.list(all=True) if labels.verified(each.labels) is not None]
+    # The plain list: the other one looks at each container again, and those of other tests come and go.
+    left = [each["Names"] for each in client.api.containers(all=True) if labels.verified(each["Labels"]) is not None]
     client.close()
     assert not left
 

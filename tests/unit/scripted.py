@@ -10,7 +10,8 @@ import anyio.abc
 import anyio.lowlevel
 
 from holdfast.guest import protocol
-from holdfast.guest.client import Command, GuestClient
+from holdfast.guest.client import GuestClient
+from holdfast.guest.command import Command
 from holdfast.guest.connection import Connection, frame
 from holdfast.guest.protocol import HEADER, Frame, Kind
 

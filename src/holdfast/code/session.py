@@ -12,7 +12,8 @@ import anyio
 from .. import errors
 from ..abc import Effective, Engine, SandboxRecord
 from ..config import Settings
-from ..guest.client import Command, GuestClient, OnOutput, Source, encoded
+from ..guest.client import GuestClient, OnOutput, Source
+from ..guest.command import Command, encoded
 from ..guest.connection import Connection
 from ..guest.protocol import Background, ExecInfo, StatusReport
 from ..results import ExecResult, FileEntry, Listing, OutputRead

@@ -10,7 +10,8 @@ from dataclasses import fields
 from .. import errors, factory, runtimes
 from ..abc import Capability, Effective, Mode, SandboxSpec
 from ..config import Limits, Settings, settings
-from ..guest.client import Command, GuestClient, OnOutput, Source, encoded
+from ..guest.client import GuestClient, OnOutput, Source
+from ..guest.command import Command, encoded
 from ..guest.connection import Connection
 from ..policy import allow_network
 from ..results import ExecResult, RunResult

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
 from .. import errors
-from ..results import ExecResult, FileEntry, Listing, Output, OutputChunk, OutputRead
+from ..results import ExecResult, FileEntry, Listing, OutputChunk, OutputRead
 from . import protocol
+from .command import Command
 from .connection import Call, Connection, Received, decode
+from .kept import Kept, result_of
 from .protocol import Kind, from_wire, to_wire
 
 _GRACE = 10.0
@@ -30,52 +31,6 @@ _T = TypeVar("_T", bound=protocol.Frame)
 OnOutput = Callable[[str, bytes], Awaitable[None] | None]
 """Called with "stdout" or "stderr" and bytes, as a program writes them; what it returns is awaited."""
 Source = bytes | AsyncIterable[bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A program to run, and the bounds of running it."""
-
-    argv: tuple[str, ...] | None = None
-    shell: str | None = None
-    cwd: str | None = None
-    env: dict[str, str]
-    user: str | None = None
-    timeout: float | None
-    stdout_cap_bytes: int
-    stderr_cap_bytes: int
-    output_limit_bytes: int | None = None
-    background: protocol.Background = protocol.Background.KILL
-
-    def __post_init__(self) -> None:
-        if self.timeout is not None and not 0 < self.timeout < math.inf:
-            raise errors.InvalidRequest("a timeout is a positive number of seconds")
-
-    def request(self, stdin: bool, delivery: protocol.Delivery) -> protocol.ExecRequest:
-        """As the protocol has it.
-
-        Raises:
-            InvalidRequest: NUL in a text, or an empty command.
-        """
-        if not self.shell and not self.argv:
-            raise errors.InvalidRequest("the command is empty")
-        try:
-            return protocol.ExecRequest(
-                argv=[to_wire(argument) for argument in self.argv] if self.argv else None,
-                shell=to_wire(self.shell) if self.shell else None,
-                cwd=to_wire(self.cwd) if self.cwd is not None else None,
-                env={to_wire(name): to_wire(value) for name, value in self.env.items()},
-                stdin=protocol.StdinMode.PIPE if stdin else protocol.StdinMode.NONE,
-                user=to_wire(self.user) if self.user is not None else None,
-                timeout_ms=max(1, round(self.timeout * 1000)) if self.timeout is not None else None,
-                stdout_cap_bytes=self.stdout_cap_bytes,
-                stderr_cap_bytes=self.stderr_cap_bytes,
-                output_limit_bytes=self.output_limit_bytes,
-                background=self.background,
-                delivery=delivery,
-            )
-        except ValueError as error:
-            raise errors.InvalidRequest(f"the command, its folder or its environment {error}") from error
 
 
 class GuestClient:
@@ -119,14 +74,14 @@ class GuestClient:
     async def _collect(
         self, call: Call, command: Command, on_output: OnOutput | None, deadline: _Deadline
     ) -> ExecResult:
-        stdout, stderr = _Kept(command.stdout_cap_bytes), _Kept(command.stderr_cap_bytes)
+        stdout, stderr = Kept(command.stdout_cap_bytes), Kept(command.stderr_cap_bytes)
         while True:
             kind, payload = await call.receive()
             if kind is Kind.MESSAGE:
                 ended = decode(payload)
                 if not isinstance(ended, protocol.ExecEnded):
                     raise errors.ProtocolError(f"the guest answered an exec with {ended.type}")
-                return _result(ended, stdout, stderr)
+                return result_of(ended, stdout, stderr)
             if kind is Kind.EVENT:
                 continue
             (stdout if kind is Kind.DATA else stderr).add(payload, live=on_output is not None)
@@ -172,7 +127,7 @@ class GuestClient:
         ended = (await self._ask(request, protocol.ExecWaited, patience)).ended
         if ended is None:
             return None
-        stdout, stderr = (_Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr))
+        stdout, stderr = (Kept(count.head_bytes + count.tail_bytes) for count in (ended.stdout, ended.stderr))
         if stdout.cap + stderr.cap > _MAX_KEPT_BYTES:
             raise errors.ProtocolError("the guest claims to keep more output than it may")
         since = 0
@@ -181,7 +136,7 @@ class GuestClient:
             for chunk in read.chunks:
                 (stdout if chunk.stream == "stdout" else stderr).add(chunk.data, live=False)
             if read.ended:
-                return _result(ended, stdout, stderr)
+                return result_of(ended, stdout, stderr)
             if read.next <= since:
                 raise errors.ProtocolError("the guest says that there is more output, and sends none")
             since = read.next
@@ -278,49 +233,6 @@ class GuestClient:
                 return _expect(await call.reply(), kind)
 
 
-def encoded(text: str) -> bytes:
-    """Text as a file or a stdin holds it; bytes that Python could not decode come back as they were.
-
-    Raises:
-        InvalidRequest: it holds half of a surrogate pair, which is no character.
-    """
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError as error:
-        raise errors.InvalidRequest(
-            f"the text cannot be encoded: {error.reason} at {error.start}; give bytes"
-        ) from error
-
-
-class _Kept:
-    """The first and the last bytes of a stream, as many as the guest keeps."""
-
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
-        self._head = bytearray()
-        self._tail = bytearray()
-
-    def add(self, data: bytes, live: bool) -> None:
-        """Live: all that was written comes, and we choose. Else the guest chose, and says later where the gap is."""
-        if not live:
-            if len(self._head) + len(data) > self.cap:
-                raise errors.ProtocolError("the guest sent more output than it may keep")
-            self._head += data
-            return
-        room = self.cap - self.cap // 2 - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        if len(self._tail) > self.cap + protocol.MAX_DATA_BYTES:
-            del self._tail[: len(self._tail) - self.cap // 2]
-
-    def output(self, count: protocol.StreamCount) -> Output:
-        if self._tail:
-            tail = self._tail[max(0, len(self._tail) - self.cap // 2) :]
-            return Output(bytes(self._head), bytes(tail), count.total_bytes)
-        head = min(max(0, count.head_bytes), len(self._head))
-        return Output(bytes(self._head[:head]), bytes(self._head[head:]), count.total_bytes)
-
-
 async def _feed(call: Call, source: Source, patience: float | None = None) -> None:
     """Send all of `source` and END; stop early when the guest has answered. It has `patience` for each piece."""
     async for piece in _pieces(source) if isinstance(source, bytes) else source:
@@ -374,21 +286,6 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
     while isinstance(found, ExceptionGroup):
         found = found.exceptions[0]
     return found
-
-
-def _result(ended: protocol.ExecEnded, stdout: _Kept, stderr: _Kept) -> ExecResult:
-    return ExecResult(
-        exit_code=ended.exit_code,
-        end_cause=ended.end_cause,
-        signal=ended.signal,
-        duration_ms=ended.duration_ms,
-        cpu_ms=ended.cpu_ms,
-        peak_memory_bytes=ended.peak_memory_bytes,
-        stdout_output=stdout.output(ended.stdout),
-        stderr_output=stderr.output(ended.stderr),
-        left_processes=tuple(errors.printable(process.name) for process in ended.left),
-        left_count=ended.left_count,
-    )
 
 
 def _expect(answer: protocol.Frame, kind: type[_T]) -> _T:

@@ -26,7 +26,7 @@ HOME = "/home/sandbox"
 _LAUNCH = """
 for file in $4; do echo 0 > "$file" || exit 90; done
 mount -t tmpfs -o "$1" holdfast "$2" || exit 91
-cd "$2" && install -d -m 0700 $3 workspace home shm && install -d -m 1777 $3 tmp || exit 92
+cd "$2" && install -d -m 0700 $3 workspace home shm tmp || exit 92
 cd / && shift 4 && exec bwrap "$@"
 """
 

@@ -83,7 +83,8 @@ class Folder:
     def lock(self) -> Iterator[None]:
         """One process at a time makes or removes this session. Blocks: call it in a thread."""
         while True:
-            self.path.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # `exist_ok` raises it all the same if the folder goes just then
+                self.path.mkdir(mode=0o700)
             try:
                 descriptor = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:

@@ -43,6 +43,8 @@ func startSelf(stdin int, arguments []string) (pid int, err error) {
 	return int(child), nil
 }
 
+var defaultAction action
+
 // forkSelf: in the child, from clone to execve, nothing but plain system calls is possible.
 //
 //go:noinline
@@ -56,6 +58,9 @@ func forkSelf(program *byte, argv, environment **byte, stdin uintptr) (pid uintp
 		return pid, errno
 	}
 	afterForkInChild()
+	for number := uintptr(1); number < 65; number++ { // what we ignore, programs must not
+		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, number, uintptr(unsafe.Pointer(&defaultAction)), 0, 8, 0, 0)
+	}
 	_, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
 	if errno == 0 {
 		_, _, errno = syscall.RawSyscall(unix.SYS_DUP3, stdin, 0, 0)

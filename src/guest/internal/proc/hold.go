@@ -23,7 +23,7 @@ func Hold(threads int) {
 			continue
 		}
 		if os.Getpid() == 1 {
-			restoreDefault(number)
+			ignore(number)
 		} else {
 			signal.Notify(ignored, number)
 		}
@@ -35,15 +35,19 @@ func Hold(threads int) {
 	makeThreads(threads)
 }
 
-// restoreDefault takes away the handler that Go's runtime has for a signal. The kernel drops what a tenant sends to
-// PID 1 where PID 1 has no handler; where it has Go's, a SIGSEGV that comes by sigqueue looks like one of our own, and
-// the runtime dies of it. A real one still ends us.
-func restoreDefault(number syscall.Signal) {
-	var action struct {
-		handler, flags, restorer uintptr
-		mask                     uint64
-	}
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+// action is the kernel's struct sigaction.
+type action struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
+}
+
+// ignore takes away the handler that Go's runtime has for a signal: a SIGSEGV that comes by sigqueue looks to it like one
+// of our own, and it dies of that. A real one still ends us. The default is not enough, although the kernel drops what
+// a tenant sends to a PID 1 without a handler: it does not while our first thread has the signal blocked, in another
+// handler or around a fork.
+func ignore(number syscall.Signal) {
+	ignored := action{handler: 1}
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&ignored)), 0, 8, 0, 0)
 }
 
 // makeThreads has so many goroutines sit on threads of their own at once; Go keeps the threads afterwards.

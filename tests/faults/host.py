@@ -67,6 +67,7 @@ class Box:
         self.exec = session.exec
         folder = Path(os.environ["HOLDFAST_STATE_DIR"], "sessions", session.key.sandbox_name)
         self.pid = int(json.loads((folder / "record.json").read_text())["pid"])
+        self.cgroups = cgroups_of(self.pid)
 
     def path(self, name: str) -> Path:
         """A file of the sandbox, as the host sees it: through the root folder of its PID 1."""
@@ -81,6 +82,11 @@ class Box:
 
     def running(self, marker: str) -> list[Seen]:
         return [seen for seen in self.programs() if marker in seen.command]
+
+    def left_nothing(self) -> None:
+        seen = look_at(self.pid)
+        assert seen is None or seen.state in "ZX"
+        assert not [folder for folder in self.cgroups.values() if folder.exists()]
 
     async def until(self, condition: Callable[[], Any], what: str, within: float = 15) -> None:
         """Wait for something that the host can see."""
@@ -113,14 +119,18 @@ async def box(**options: Any) -> AsyncIterator[Box]:
         opened = Box(session)
         yield opened
     if session.key.namespace == "private":
-        assert look_at(opened.pid) is None or look_at(opened.pid).state in "ZX"  # type: ignore[union-attr]
-        assert not cgroups_of(session.key.sandbox_name)
+        opened.left_nothing()
 
 
-def cgroups_of(name: str) -> list[Path]:
-    """The cgroups, of version 1 or 2, that a sandbox has or left."""
-    found = [*CGROUPS.glob(f"*/holdfast/{name}*"), *CGROUPS.glob(f"holdfast/{name}*")]
-    return [folder for folder in found if folder.is_dir()]
+def cgroups_of(pid: int) -> dict[str, Path]:
+    """The cgroups that `local` made for a process, by controller; of version 2 there is one, under ""."""
+    found: dict[str, Path] = {}
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if path.startswith("/holdfast/"):
+            name = controllers.split(",")[0]
+            found[name] = CGROUPS / name / path.lstrip("/")
+    return found
 
 
 def small(**changes: Any) -> Limits:

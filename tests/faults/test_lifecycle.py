@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from holdfast import EndCause, aio, errors
-from tests.faults.host import Box, beneath, box, cgroups_of, look_at
+from tests.faults.host import Box, beneath, box, look_at
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -149,8 +149,7 @@ async def test_t48_closing_twice_and_at_once() -> None:
                 for session in (sandbox.session, *others):
                     tasks.start_soon(session.close)
             await sandbox.session.close()
-            assert dead(sandbox.pid)
-            assert not cgroups_of(sandbox.session.key.sandbox_name)
+            sandbox.left_nothing()
     assert await aio.end_workflow("closing", engine="local") == 0
     assert await aio.end_workflow("never-was", engine="local") == 0
     assert await aio.sweep(engine="local") == 0
@@ -166,7 +165,7 @@ async def test_t49_busy_is_not_idle() -> None:
         assert (await started.wait(20)).stdout == "more\n"
         await sandbox.until(lambda: dead(sandbox.pid), "it ends by itself")
     assert await aio.sweep(engine="local") == 1
-    assert not cgroups_of(sandbox.session.key.sandbox_name)
+    sandbox.left_nothing()
 
 
 async def test_t49_nothing_outlives_the_lifetime() -> None:

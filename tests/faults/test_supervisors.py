@@ -106,6 +106,9 @@ for signal in range(1, 65):
     libc.sigqueue(1, signal, number)  # to Go's runtime, this looks like a fault of its own
     for thread in range(2, 40):
         libc.syscall(234, 1, thread, signal)  # tgkill
+for _ in range(5000):
+    libc.kill(1, 23)  # while Go handles SIGURG, its thread has all others blocked
+    libc.kill(1, 15)
 print("sent")
 """
 
@@ -116,6 +119,8 @@ async def test_all_signals_to_pid_1_are_in_vain() -> None:
             result = await sandbox.exec(["python3", "-c", QUEUE], timeout=20)
             assert result.stdout == "sent\n"
         await sandbox.works()
+        ignored = await sandbox.exec(["grep", "SigIgn", "/proc/self/status"])
+        assert ignored.stdout.split()[1] == "0" * 16  # what the guest ignores, programs do not
         twin = await sandbox.exec(["bash", "-c", "sleep 300 & kill -TERM $!; wait $!; echo $?"])
         assert twin.stdout == "143\n"
 

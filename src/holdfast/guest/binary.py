@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import secrets
-import shutil
+import subprocess
 from pathlib import Path
 
 from ..errors import GuestMissing
@@ -68,10 +68,11 @@ def sealed(program: Path, folder: Path) -> Path:
             if os.statvfs(place).f_flag & os.ST_NOEXEC:
                 continue
             part = place / f"{name}.{secrets.token_hex(4)}"
-            shutil.copyfile(program, part)
-            part.chmod(0o111)
+            # By another process: a fork of a thread of ours would inherit the open file, and what somebody may still
+            # write to cannot be executed (ETXTBSY).
+            subprocess.run(["install", "-m", "0111", program, part], check=True, capture_output=True)
             part.replace(copy)
-        except OSError:
+        except (OSError, subprocess.CalledProcessError):
             continue
         return copy
     raise GuestMissing(f"the guest can be put nowhere: {folder} is full, read-only or closed to programs")

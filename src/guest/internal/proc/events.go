@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/guest/internal/slots"
 	"holdfast/guest/internal/wire"
 )
 
@@ -37,6 +38,8 @@ type events struct {
 }
 
 func (v *events) begin() {
+	slots.Enter()
+	defer slots.Leave()
 	v.oomKills = counter(v.memory, "oom_kill")
 	v.forksRefused = counter(v.pids, "max")
 }
@@ -44,6 +47,8 @@ func (v *events) begin() {
 // judge names the end cause. What we did ourselves counts first; the kernel's reasons count only for a program
 // that failed, since one that got over them has completed.
 func (v *events) judge(ours wire.EndCause, failed, lost bool) wire.EndCause {
+	slots.Enter()
+	defer slots.Leave()
 	switch {
 	case ours != "":
 		return ours

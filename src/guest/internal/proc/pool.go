@@ -22,6 +22,8 @@ type Pool struct {
 	known map[int]*worker // by pid; whatever else is our child was orphaned by a killed supervisor
 	// children that were reaped and not known
 	strangers int
+
+	sweeping sync.Mutex
 }
 
 // worker is the guest's end of one supervisor.
@@ -131,6 +133,8 @@ func (p *Pool) kill(w *worker) {
 
 // sweepOrphans kills every descendant of the guest that no living supervisor answers for.
 func (p *Pool) sweepOrphans() {
+	p.sweeping.Lock() // one finds what all would
+	defer p.sweeping.Unlock()
 	// A chain that is between two processes whenever we look leaves its dead to us.
 	last := p.reapedStrangers()
 	quiet := func() bool {

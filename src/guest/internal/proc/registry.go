@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holdfast/guest/internal/output"
+	"holdfast/guest/internal/slots"
 	"holdfast/guest/internal/wire"
 )
 
@@ -37,7 +38,9 @@ func NewRegistry(config wire.GuestConfig, pool *Pool, changed func()) *Registry 
 
 // Start starts a program. When not even a process could be had, the exec is returned as ended.
 func (r *Registry) Start(request wire.ExecRequest) (*Exec, error) {
+	slots.Enter()
 	work, err := prepare(request, r.config)
+	slots.Leave()
 	if err != nil {
 		return nil, err
 	}

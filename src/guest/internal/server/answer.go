@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"syscall"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"holdfast/guest/internal/output"
 	"holdfast/guest/internal/proc"
+	"holdfast/guest/internal/slots"
 	"holdfast/guest/internal/wire"
 )
 
@@ -28,6 +30,11 @@ func (s *Server) answer(call *stream, payload []byte) any {
 	if head.Op != wire.OpStatus && head.Op != wire.OpExecList { // whoever only looks does not keep a session alive
 		s.touch()
 		defer s.touch()
+	}
+	if strings.HasPrefix(head.Op, "file_") || head.Op == wire.OpStatus {
+		call.works = true
+		slots.Enter()
+		defer slots.Leave()
 	}
 	reply, err := handle(s, call, payload)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"holdfast/guest/internal/slots"
 	"holdfast/guest/internal/wire"
 )
 
@@ -21,6 +22,7 @@ type stream struct {
 
 	mu       sync.Mutex
 	changed  *sync.Cond
+	works    bool     // on files, in a slot: it is left while the host is waited for
 	pending  [][]byte // received, not yet read
 	held     int64    // bytes of it
 	consumed int64    // read since the host was last given credit
@@ -74,8 +76,18 @@ func (s *stream) abort() {
 	s.changed.Broadcast()
 }
 
+// outside leaves the call's slot, if it has one, and returns what enters it again.
+func (s *stream) outside() func() {
+	if !s.works {
+		return func() {}
+	}
+	slots.Leave()
+	return slots.Enter
+}
+
 // Read gives the host's DATA, io.EOF after its END, and an error if the call was given up.
 func (s *stream) Read(into []byte) (int, error) {
+	defer s.outside()()
 	s.mu.Lock()
 	for len(s.pending) == 0 && !s.ended && !s.aborted {
 		s.changed.Wait()
@@ -124,6 +136,7 @@ func (s *stream) pay(size int64, whole bool) (int64, error) {
 
 // send writes DATA, in frames, as far as the host's credit goes; it waits for more.
 func (s *stream) send(kind wire.Kind, data []byte) error {
+	defer s.outside()()
 	for len(data) > 0 {
 		size, err := s.pay(int64(len(data)), false)
 		if err != nil {
@@ -168,6 +181,7 @@ func (s *stream) Write(data []byte) (int, error) {
 }
 
 func (s *stream) event(message any) error {
+	defer s.outside()()
 	frame, err := wire.Message(s.id, wire.KindEvent, message)
 	if err != nil {
 		return err

@@ -111,6 +111,8 @@ async def test_t15_the_guest_works_at_the_process_limit() -> None:
             await sandbox.session.write(f"many/{number}", "y" * 50_000)
             assert len(await sandbox.session.read("file")) == 100_000
             await sandbox.session.list(recursive=True)
+            ended = await sandbox.exec(["true"], timeout=30)
+            assert ended.ok or ended.end_cause in (EndCause.PIDS_LIMIT, EndCause.TIMEOUT), ended.as_tool()
 
         with anyio.fail_after(60):
             for _ in range(3):

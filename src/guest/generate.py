@@ -25,6 +25,8 @@ CONSTANTS = (
     "FRAME_COST",
     "PAGE_ENTRIES",
     "MAX_STREAMS",
+    "MAX_SKIPPED",
+    "INLINE_BYTES",
 )
 _SCALARS = {int: "int64", float: "float64", str: "string", bool: "bool"}
 _INITIALISMS = {"id": "ID", "cpu": "CPU", "ms": "MS", "fd": "FD"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import TypeVar
 
 import anyio
@@ -17,10 +19,12 @@ from .connection import Call, Connection, Received, decode
 from .kept import Kept, result_of
 from .protocol import Kind, from_wire, to_wire
 
-_GRACE = 10.0
+GRACE = 10.0
 """Seconds after an exec's timeout in which the guest must have ended it; a guest that does not is lost."""
 _ANSWER_PATIENCE = 60.0
 """Seconds for a request that only looks something up."""
+_DOUBT_PATIENCE = 3.0
+"""Seconds for a sign of life after a call that was late."""
 _DELETE_PATIENCE = 600.0
 """Seconds for a whole tree, which may hold a million files."""
 _READ_BYTES = 1 << 20
@@ -38,6 +42,8 @@ class GuestClient:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.doubtful = False
+        """A call was late: the guest may be busy, or a program has stopped what joins us to it."""
 
     @property
     def hello(self) -> protocol.GuestHello:
@@ -45,6 +51,27 @@ class GuestClient:
 
     async def aclose(self) -> None:
         await self.connection.aclose()
+
+    async def usable(self) -> bool:
+        """Whether the connection works. One that does not is given up, with all calls on it."""
+        if self.doubtful and not self.connection.lost:
+            with anyio.move_on_after(_DOUBT_PATIENCE), contextlib.suppress(errors.SandboxError):
+                await self.status()
+                self.doubtful = False
+            if self.doubtful:
+                await self.connection.abandon("the connection to the sandbox stalled, and was given up")
+        return not self.connection.lost
+
+    def _within(self, seconds: float | None) -> Deadline:
+        return Deadline(seconds, self._doubt)
+
+    def _doubt(self) -> None:
+        self.doubtful = True
+
+    async def _soon(self, call: Call) -> Received:
+        """The next frame, which does not depend on how long a program runs."""
+        with self._within(_ANSWER_PATIENCE):
+            return await call.receive()
 
     # --- exec
 
@@ -54,7 +81,7 @@ class GuestClient:
         """Run a program to its end. Cancelling the call kills everything that it started."""
         delivery = protocol.Delivery.LIVE if on_output else protocol.Delivery.RESULT
         request = command.request(stdin is not None, delivery)
-        with _Deadline(None if command.timeout is None else command.timeout + _GRACE) as deadline:
+        with self._within(None if command.timeout is None else command.timeout + GRACE) as deadline:
             async with self.connection.call() as call:
                 if isinstance(stdin, bytes) and len(stdin) <= protocol.MAX_DATA_BYTES:
                     await call.request(request, stdin)
@@ -64,15 +91,15 @@ class GuestClient:
                     return await self._collect(call, command, on_output, deadline)
                 try:
                     async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(_feed, call, stdin)
+                        tasks.start_soon(feed, call, stdin)
                         result = await self._collect(call, command, on_output, deadline)
                         tasks.cancel_scope.cancel()
                 except ExceptionGroup as group:  # how it was fed is nobody's business: one error, as without stdin
-                    raise _first(group) from None
+                    raise first(group) from None
                 return result
 
     async def _collect(
-        self, call: Call, command: Command, on_output: OnOutput | None, deadline: _Deadline
+        self, call: Call, command: Command, on_output: OnOutput | None, deadline: Deadline
     ) -> ExecResult:
         stdout, stderr = Kept(command.stdout_cap_bytes), Kept(command.stderr_cap_bytes)
         while True:
@@ -101,7 +128,7 @@ class GuestClient:
         request = protocol.ExecRead(
             exec_id=exec_id, since=since, max_bytes=max_bytes, wait_ms=round(min(wait, 3600) * 1000)
         )
-        with _Deadline(_ANSWER_PATIENCE + wait):
+        with self._within(_ANSWER_PATIENCE + wait):
             async with self.connection.call() as call:
                 await call.request(request)
                 data = bytearray()
@@ -163,8 +190,8 @@ class GuestClient:
                 await call.request(request, data)
             else:
                 await call.request(request)
-                await _feed(call, data, _ANSWER_PATIENCE)
-            with _Deadline(_ANSWER_PATIENCE):
+                await feed(call, data, _ANSWER_PATIENCE, self._doubt)
+            with self._within(_ANSWER_PATIENCE):
                 return _entry(_expect(await call.reply(), protocol.FileDone).entry)
 
     async def read_file(self, path: str, offset: int = 0, max_bytes: int | None = None) -> tuple[bytes, bool, int]:
@@ -183,7 +210,7 @@ class GuestClient:
         async with self.connection.call() as call:
             await call.request(request)
             got = 0
-            while (received := await _soon(call))[0] is Kind.DATA:
+            while (received := await self._soon(call))[0] is Kind.DATA:
                 got += len(received[1])
                 if max_bytes is not None and got > max_bytes:
                     raise errors.ProtocolError("the guest sent more of a file than it was asked for")
@@ -197,7 +224,7 @@ class GuestClient:
         entries: list[FileEntry] = []
         async with self.connection.call() as call:
             await call.request(protocol.FileList(path=_path(path), recursive=recursive, max_entries=max_entries))
-            while (received := await _soon(call))[0] is Kind.EVENT:
+            while (received := await self._soon(call))[0] is Kind.EVENT:
                 entries += map(_entry, _expect(decode(received[1]), protocol.FilePage).entries)
                 if len(entries) > max_entries:
                     raise errors.ProtocolError("the guest listed more files than it was asked for")
@@ -226,17 +253,23 @@ class GuestClient:
     async def shutdown(self) -> None:
         await self._ask(protocol.Shutdown(), protocol.Done)
 
+    async def retire(self, keep: float) -> None:
+        """Kill every program, and let the session end after `keep` seconds, used or not."""
+        await self._ask(protocol.Retire(keep_ms=round(keep * 1000)), protocol.Done)
+
     async def _ask(self, request: protocol.Frame, kind: type[_T], patience: float | None = _ANSWER_PATIENCE) -> _T:
-        with _Deadline(patience):
+        with self._within(patience):
             async with self.connection.call() as call:
                 await call.request(request)
                 return _expect(await call.reply(), kind)
 
 
-async def _feed(call: Call, source: Source, patience: float | None = None) -> None:
+async def feed(
+    call: Call, source: Source, patience: float | None = None, late: Callable[[], None] | None = None
+) -> None:
     """Send all of `source` and END; stop early when the guest has answered. It has `patience` for each piece."""
     async for piece in _pieces(source) if isinstance(source, bytes) else source:
-        with _Deadline(patience):
+        with Deadline(patience, late):
             if not await call.send_data(piece):
                 return
     await call.end_data()
@@ -247,28 +280,27 @@ async def _pieces(data: bytes) -> AsyncIterator[memoryview]:
         yield memoryview(data)[at : at + protocol.WINDOW_BYTES]
 
 
-async def _soon(call: Call) -> Received:
-    """The next frame, which does not depend on how long a program runs."""
-    with _Deadline(_ANSWER_PATIENCE):
-        return await call.receive()
+class Deadline(AbstractContextManager["Deadline"]):
+    """An error of ours when time is over: the guest, and not the program, was late. None: never late."""
 
+    def __init__(self, seconds: float | None, late: Callable[[], None] | None = None) -> None:
+        self._seconds, self._late = seconds, late
 
-class _Deadline(AbstractContextManager["_Deadline"]):
-    """Turns anyio's TimeoutError into ours: the guest, and not the program, was late. None: never late."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._entered = anyio.fail_after(seconds)
-
-    def __enter__(self) -> _Deadline:
-        self._scope = self._entered.__enter__()
+    def __enter__(self) -> Deadline:
+        at = math.inf if self._seconds is None else anyio.current_time() + self._seconds
+        self._scope = anyio.CancelScope(deadline=at)
+        self._scope.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> bool | None:
-        try:
-            return self._entered.__exit__(*error)  # type: ignore[arg-type]
-        except TimeoutError:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        handled = self._scope.__exit__(kind, error, trace)
+        if self._scope.cancelled_caught:
+            if self._late:
+                self._late()
             raise errors.SessionLost(f"the sandbox did not answer within {self._seconds:.0f} s") from None
+        return handled
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -281,7 +313,7 @@ class _Deadline(AbstractContextManager["_Deadline"]):
             self._scope.deadline = anyio.current_time() + left
 
 
-def _first(group: ExceptionGroup[Exception]) -> Exception:
+def first(group: ExceptionGroup[Exception]) -> Exception:
     found: Exception = group
     while isinstance(found, ExceptionGroup):
         found = found.exceptions[0]

@@ -24,6 +24,7 @@ _SEND_PATIENCE = 30.0
 _HELLO_PATIENCE = 20.0
 _RESET_PATIENCE = 3.0
 _RECEIVE_BYTES = 256 << 10
+_REPLAY_WINDOW = 1 << 40
 _MAX_PAYLOAD: dict[int, int] = {
     Kind.MESSAGE: protocol.MAX_MESSAGE_BYTES,
     Kind.DATA: protocol.MAX_DATA_BYTES,
@@ -51,6 +52,7 @@ class Connection:
         self._reading = False
         self._lost: errors.SandboxError | None = None
         self._credit = protocol.WINDOW_BYTES
+        self.window = protocol.WINDOW_BYTES
         self.hello: protocol.GuestHello
 
     @classmethod
@@ -61,24 +63,43 @@ class Connection:
             ProtocolMismatch: the guest speaks another version.
             SessionLost: it does not answer, or the stream ends.
         """
-        connection = cls(stream)
-        mine = protocol.HostHello(
-            protocol=protocol.PROTOCOL, window=protocol.WINDOW_BYTES, on_eof=protocol.OnEof.CANCEL
-        )
-        call = Call(connection, 0)
-        connection._calls[0] = call
+        connection = await cls.start(stream)
         try:
-            with anyio.fail_after(_HELLO_PATIENCE):
-                await connection.send(frame(0, Kind.MESSAGE, mine.model_dump_json().encode()))
-                _, payload = await call.receive()
-            connection._greeted(payload)
-        except TimeoutError:
-            await anyio.aclose_forcefully(stream)
-            raise errors.SessionLost(f"the guest did not answer within {_HELLO_PATIENCE:.0f} s") from None
+            await connection.greeted()
         except BaseException:
             await anyio.aclose_forcefully(stream)
             raise
         return connection
+
+    @classmethod
+    async def start(cls, stream: anyio.abc.ByteStream, replay: bool = False) -> Connection:
+        """Say hello and go on; `greeted` hears the guest's. In a replay nobody gives credit: both sides have enough."""
+        connection = cls(stream)
+        if replay:
+            connection.window = connection._credit = _REPLAY_WINDOW
+        mine = protocol.HostHello(
+            protocol=protocol.PROTOCOL,
+            window=connection.window,
+            on_eof=protocol.OnEof.FINISH if replay else protocol.OnEof.CANCEL,
+        )
+        connection._calls[0] = Call(connection, 0)
+        await connection.send(frame(0, Kind.MESSAGE, mine.model_dump_json().encode()))
+        return connection
+
+    async def greeted(self) -> None:
+        """Wait for the guest's hello.
+
+        Raises:
+            ProtocolMismatch: the guest speaks another version.
+            SessionLost: it does not answer, or the stream ends.
+        """
+        patience = None if self.window == _REPLAY_WINDOW else _HELLO_PATIENCE
+        try:
+            with anyio.fail_after(patience):
+                _, payload = await self._calls[0].receive()
+        except TimeoutError:
+            raise errors.SessionLost(f"the guest did not answer within {_HELLO_PATIENCE:.0f} s") from None
+        self._greeted(payload)
 
     def _greeted(self, payload: bytes) -> None:
         del self._calls[0]
@@ -93,7 +114,8 @@ class Connection:
             )
         if self.hello.window < 1:
             raise errors.ProtocolError("the guest takes no data")
-        self._credit = self.hello.window
+        if self.window != _REPLAY_WINDOW:
+            self._credit = self.hello.window
 
     def call(self) -> Call:
         """A new stream, for one request."""
@@ -147,7 +169,7 @@ class Connection:
             raise self._fail("the sandbox ended, or the connection to it was closed") from None
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
             raise self._fail("the connection to the sandbox broke") from error
-        except errors.ProtocolError as error:
+        except (errors.ProtocolError, errors.SessionLost) as error:
             raise self._fail(str(error), error) from None
         finally:
             self._reading = False
@@ -179,6 +201,8 @@ class Connection:
                 break
             start = at + HEADER.size
             at = start + length
+            if stream == 0 and number == Kind.RESET:
+                raise errors.SessionLost("the guest hung up")
             if call := self._calls.get(stream):
                 call.take(Kind(number), bytes(self._buffer[start:at]))
             elif stream >= self._next_id:
@@ -191,9 +215,23 @@ class Connection:
             call.wake()
         return self._lost
 
+    async def abandon(self, reason: str) -> None:
+        """Give up on a guest that does not answer: what still waits for it is lost."""
+        self._fail(reason)
+        await anyio.aclose_forcefully(self._stream)
+
     async def aclose(self) -> None:
         self._fail("the connection was closed", errors.SessionClosed("this session's connection was closed"))
         await anyio.aclose_forcefully(self._stream)
+
+
+def config_frame(config: protocol.GuestConfig) -> bytes:
+    """How a guest that is started with `-` gets its config.
+
+    Raises:
+        ArgumentTooLong: it does not fit, because the environment is too large.
+    """
+    return frame(0, Kind.MESSAGE, _encode(config))
 
 
 class Call:
@@ -208,6 +246,7 @@ class Call:
         self._unread = 0  # credit that the guest used and was not given back yet
         self._replied = False  # the reply is here
         self._answered = False  # and was taken
+        self._asked = False  # the guest has heard of it, or may have
         self.news = False  # something arrived since it was last set to False
 
     async def __aenter__(self) -> Call:
@@ -217,7 +256,7 @@ class Call:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if not self._answered and not self._connection.lost:
+            if self._asked and not self._answered and not self._connection.lost:
                 await self._reset()
         finally:
             self._connection.forget(self)
@@ -256,7 +295,7 @@ class Call:
         if kind is Kind.WINDOW:
             self._credit += int.from_bytes(payload, "big")
         else:
-            if self._replied or self._unread >= protocol.WINDOW_BYTES:
+            if self._replied or self._unread >= self._connection.window:
                 raise errors.ProtocolError("the guest sent more than it was given credit for")
             if kind is Kind.MESSAGE:
                 self._replied = True
@@ -269,6 +308,7 @@ class Call:
     async def request(self, message: protocol.Frame, data: bytes | None = None) -> None:
         """Send the request, with all of its data if it has some and it is short."""
         parts = [frame(self.id, Kind.MESSAGE, _encode(message))]
+        self._asked = True
         rest = b""
         if data is not None:
             first, rest = data[: protocol.MAX_DATA_BYTES], data[protocol.MAX_DATA_BYTES :]
@@ -306,7 +346,7 @@ class Call:
         kind, payload = self._queue.popleft()
         if kind is Kind.MESSAGE:
             self._answered = True
-        elif self._unread >= protocol.WINDOW_BYTES // 2 and not self._queue:
+        elif self._unread >= self._connection.window // 2 and not self._queue:
             granted, self._unread = self._unread, 0
             await self._connection.send(frame(self.id, Kind.WINDOW, granted.to_bytes(4, "big")))
         return kind, payload

@@ -48,4 +48,5 @@ def result_of(ended: protocol.ExecEnded, stdout: Kept, stderr: Kept) -> ExecResu
         stderr_output=stderr.output(ended.stderr),
         left_processes=tuple(errors.printable(process.name) for process in ended.left),
         left_count=ended.left_count,
+        exec_id=errors.printable(ended.exec_id)[:64],
     )

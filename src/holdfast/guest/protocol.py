@@ -14,7 +14,12 @@ One byte stream carries many calls. Everything on it is a frame:
      |<- stream n  reply or Failure (MESSAGE) ---------  |      closes stream n
      |-- stream n  RESET ----------------------------->  |      the caller gave up: the work is cancelled, and
      |                                                   |      the reply comes all the same, when it is over
+     |<- stream 0  RESET -----------------------------  |      the guest hangs up, where the stream itself cannot tell
      |-- stream n  WINDOW u32 ------------------------>  |      the sender of DATA may send so many bytes more
+
+A replay is the same conversation with a guest that is started later: all of the host's half lies in a file, and the
+guest's half comes back whole. Nobody can give credit then, so the host's hello gives enough, and the guest reads on
+only as fast as the data is used.
 
 Each direction of a stream starts with `window` bytes of credit, so a reader that stalls stalls only its own
 stream. DATA takes its length of it. Towards the host, DATA, DATA_ERR and EVENT take at least FRAME_COST, so that
@@ -46,6 +51,10 @@ FRAME_COST: Final = 256
 """What the shortest frame towards the host takes of its stream's credit."""
 PAGE_ENTRIES: Final = 500
 """Entries of one FilePage."""
+MAX_SKIPPED: Final = 1000
+"""Entries of `RunEnded.skipped`."""
+INLINE_BYTES: Final = 192 << 10
+"""Longest answer of a replay that goes to stdout, as base64; a longer one is left in a file."""
 MAX_STREAMS: Final = 4096
 """Calls in flight on one connection."""
 
@@ -156,12 +165,14 @@ class GuestLimits(Frame):
     """RLIMIT_NPROC: only where no cgroup holds the number of processes"""
     data_bytes: int | None = None
     """RLIMIT_DATA, for each process: only where no cgroup holds the memory"""
+    cpu_seconds: int | None = None
+    """RLIMIT_CPU, for each process: only where no cgroup holds the CPU"""
     files: int | None = None
     """files and folders in the workspace, counted by the file system; refuses writes through the guest"""
 
 
 class GuestConfig(Frame):
-    """The argument of `guest serve` and `guest run`."""
+    """How a guest is started: the first frame on its stdin (stream 0, MESSAGE), or the argument itself."""
 
     workspace: str
     """absolute path; file requests are confined to it"""
@@ -175,6 +186,14 @@ class GuestConfig(Frame):
     """exit after so long, whatever is going on"""
     user: int | None = None
     """uid and gid that the guest takes for good before it does anything"""
+    own: list[str] | None = None
+    """folders that are made, and given to `user`, before that"""
+    request: str | None = None
+    """replay: path of the file that holds all that the host says"""
+    answer: str | None = None
+    """replay: path of the file for an answer that is too long for stdout"""
+    proof: str | None = None
+    """replay: path of a file whose text RunEnded repeats, so that the host knows an answer from an old one"""
     env: dict[str, str]
     """environment that every exec starts from"""
     limits: GuestLimits
@@ -495,6 +514,58 @@ class FileListed(Frame):
     truncated: bool
 
 
+# --- a run ------------------------------------------------------------------------------------------------------
+
+
+class RunFile(Frame):
+    path: str
+    size_bytes: int
+
+
+class RunRequest(Frame):
+    """Files in, a program, artifacts out: one request, so that it can also be said to a guest that is not there yet.
+
+    Followed by DATA: the contents of the files, one after the other, then stdin. The answer has the program's output as
+    an exec's has it, then each artifact as an event and its DATA.
+    """
+
+    op: Literal["run"] = "run"
+    files: list[RunFile]
+    program: ExecRequest
+    """its delivery is RESULT or LIVE"""
+    artifacts: list[str]
+    """patterns: `*` and `?` stay within one folder, `**` goes through any number, a folder stands for all in it"""
+    max_artifact_bytes: int
+    """of all of them together"""
+    max_artifacts: int
+
+
+class ArtifactFound(Frame):
+    """Event of a run: a file that matches; its DATA follows."""
+
+    type: Literal["artifact_found"] = "artifact_found"
+    path: str
+    size_bytes: int
+
+
+class ArtifactSkipped(Frame):
+    """A file that matches and was over a cap."""
+
+    path: str
+    size_bytes: int
+
+
+class RunEnded(Frame):
+    type: Literal["run_ended"] = "run_ended"
+    ended: ExecEnded
+    skipped: list[ArtifactSkipped]
+    """the first of them"""
+    skipped_count: int
+    unlisted: bool
+    """there were more files than were looked at, or a folder that could not be read"""
+    proof: str | None = None
+
+
 # --- the guest itself -------------------------------------------------------------------------------------------
 
 
@@ -506,6 +577,13 @@ class Shutdown(Frame):
     """Kill everything and exit; on Docker the container goes away with it."""
 
     op: Literal["shutdown"] = "shutdown"
+
+
+class Retire(Frame):
+    """Kill every program, and exit after so long, used or not: the files are kept for somebody who wants to look."""
+
+    op: Literal["retire"] = "retire"
+    keep_ms: int
 
 
 class StatusReport(Frame):
@@ -549,12 +627,14 @@ Request = Annotated[
     | FileDelete
     | FileMkdir
     | FileMove
+    | RunRequest
     | Status
-    | Shutdown,
+    | Shutdown
+    | Retire,
     Field(discriminator="op"),
 ]
 
-Event = ExecStarted | OutputExpired | FilePage
+Event = ExecStarted | OutputExpired | FilePage | ArtifactFound
 Reply = (
     ExecStarted
     | ExecEnded
@@ -564,6 +644,7 @@ Reply = (
     | FileDone
     | FileSent
     | FileListed
+    | RunEnded
     | StatusReport
     | Done
     | Failure

@@ -23,6 +23,7 @@ func setLimits(limits wire.GuestLimits) error {
 		{"file_bytes", unix.RLIMIT_FSIZE, limits.FileBytes},
 		{"processes", unix.RLIMIT_NPROC, limits.Processes},
 		{"data_bytes", unix.RLIMIT_DATA, limits.DataBytes},
+		{"cpu_seconds", unix.RLIMIT_CPU, limits.CPUSeconds},
 	} {
 		if limit.value == nil {
 			continue

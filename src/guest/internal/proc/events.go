@@ -2,10 +2,10 @@ package proc
 
 import (
 	"errors"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -15,16 +15,19 @@ import (
 
 // counters are the kernel's files that tell why a program failed. They stay open: every exec reads them.
 type counters struct {
-	memory, pids *os.File // nil: there is none
+	memory, pids int // descriptors; negative: there is none
 	workspace    string
 }
 
 func openCounters(config wire.GuestConfig) counters {
-	open := func(path *string) *os.File {
+	open := func(path *string) int {
 		if path == nil {
-			return nil
+			return -1
 		}
-		file, _ := os.Open(*path)
+		file, err := unix.Open(*path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1
+		}
 		return file
 	}
 	return counters{open(config.MemoryEvents), open(config.PidsEvents), config.Workspace}
@@ -38,8 +41,6 @@ type events struct {
 }
 
 func (v *events) begin() {
-	slots.Enter()
-	defer slots.Leave()
 	v.oomKills = counter(v.memory, "oom_kill")
 	v.forksRefused = counter(v.pids, "max")
 }
@@ -68,12 +69,15 @@ func (v *events) judge(ours wire.EndCause, failed, lost bool) wire.EndCause {
 func (v *events) forkRefused() bool { return counter(v.pids, "max") > v.forksRefused }
 
 // counter reads `name N` from a file of counters.
-func counter(file *os.File, name string) int64 {
-	if file == nil {
+func counter(file int, name string) int64 {
+	if file < 0 {
 		return 0
 	}
 	var raw [1024]byte
-	got, _ := file.ReadAt(raw[:], 0)
+	got, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(file), uintptr(unsafe.Pointer(&raw[0])), uintptr(len(raw)), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
 	for _, line := range strings.Split(string(raw[:got]), "\n") {
 		if key, value, _ := strings.Cut(line, " "); key == name {
 			number, _ := strconv.ParseInt(value, 10, 64)
@@ -95,9 +99,13 @@ func full(workspace string) bool {
 // startFailure says why a program could not be started.
 func startFailure(errno syscall.Errno, work job) error {
 	program := wire.ToWire(work.Path)
-	switch errno {
-	case syscall.EAGAIN, syscall.ENOMEM:
+	if errno == syscall.EAGAIN || errno == syscall.ENOMEM {
 		return errNoFork
+	}
+	if err := executable(work.Path); err != nil {
+		return err
+	}
+	switch errno {
 	case syscall.ENOENT:
 		return wire.Fail(wire.ErrorCodeCommandNotFound, "%s exists, but the interpreter that it names does not", program)
 	case syscall.ENOEXEC:

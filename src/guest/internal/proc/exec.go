@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -15,8 +16,12 @@ import (
 	"holdfast/guest/internal/wire"
 )
 
-// How long the last output may take to arrive when all processes are dead: somebody else may hold the pipe.
-const drainPatience = 100 * time.Millisecond
+const (
+	// A program that takes longer has its output drained while it runs.
+	startedAfter = time.Millisecond
+	// How long the last output may take to arrive when all processes are dead: somebody else may hold the pipe.
+	drainPatience = 100 * time.Millisecond
+)
 
 var buffers = sync.Pool{New: func() any { return make([]byte, 64<<10) }}
 
@@ -24,7 +29,6 @@ var buffers = sync.Pool{New: func() any { return make([]byte, 64<<10) }}
 type Exec struct {
 	ID      string
 	Command string
-	number  int
 	Log     *output.Log
 	Started time.Time
 	done    chan struct{}
@@ -33,13 +37,13 @@ type Exec struct {
 	pool   *Pool
 	events events
 
-	mu        sync.Mutex
-	worker    *worker  // nil: not yet, or no longer ours
-	disturbed bool     // the supervisor was sent more than the job
-	over      bool     // the last report is here
-	stdin     *os.File // nil: none, or closed
-	cause     wire.EndCause
-	ended     *wire.ExecEnded
+	mu     sync.Mutex
+	worker *worker  // nil: not yet, or no longer ours
+	number int      // of the job, among those of its worker
+	over   bool     // the last report is here
+	stdin  *os.File // nil: none, or closed
+	cause  wire.EndCause
+	ended  *wire.ExecEnded
 }
 
 // Done is closed when the exec has ended and its output is complete.
@@ -50,69 +54,6 @@ func (e *Exec) Ended() *wire.ExecEnded {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ended
-}
-
-// pipes are the files of a program: our ends, and its own as plain descriptors, since it wants them blocking.
-type pipes struct {
-	stdin, stdout, stderr *os.File
-	theirs                [3]int
-}
-
-// devNull is the stdin of all programs that have none.
-var devNull = sync.OnceValues(func() (int, error) {
-	return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-})
-
-func openPipes(stdin wire.StdinMode) (p pipes, err error) {
-	p.theirs = [3]int{-1, -1, -1}
-	if stdin == wire.StdinModePipe {
-		p.theirs[0], p.stdin, err = pipe(0)
-	} else {
-		p.theirs[0], err = devNull()
-	}
-	if err == nil {
-		p.theirs[1], p.stdout, err = pipe(1)
-	}
-	if err == nil {
-		p.theirs[2], p.stderr, err = pipe(1)
-	}
-	if err != nil {
-		p.closeTheirs()
-		p.closeOurs()
-	}
-	return p, err
-}
-
-// pipe gives the program's end (0 to read, 1 to write) and ours.
-func pipe(theirs int) (int, *os.File, error) {
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return -1, nil, err
-	}
-	ours := ends[1-theirs]
-	if err := unix.SetNonblock(ours, true); err != nil {
-		unix.Close(ends[0])
-		unix.Close(ends[1])
-		return -1, nil, err
-	}
-	return ends[theirs], os.NewFile(uintptr(ours), "pipe"), nil
-}
-
-func (p *pipes) closeTheirs() {
-	shared, _ := devNull()
-	for _, end := range p.theirs {
-		if end >= 0 && end != shared {
-			unix.Close(end)
-		}
-	}
-}
-
-func (p *pipes) closeOurs() {
-	for _, file := range []*os.File{p.stdin, p.stdout, p.stderr} {
-		if file != nil {
-			file.Close()
-		}
-	}
 }
 
 // start hands the job to a supervisor and returns when the program runs, or has run.
@@ -129,78 +70,68 @@ func (e *Exec) start(work job) error {
 		timer = time.AfterFunc(time.Duration(*e.request.TimeoutMS)*time.Millisecond, func() { e.Stop(wire.EndCauseTimeout) })
 	}
 	supervisor, first, err := e.hand(work, files)
-	files.closeTheirs()
-	if err == nil && first.Failed != 0 {
-		err = startFailure(first.Failed, work)
-	}
 	if err != nil && !errors.Is(err, errLost) {
 		if timer != nil {
 			timer.Stop()
 		}
+		files.closeTheirs()
 		files.closeOurs()
 		return err
 	}
+	if err == nil && first.Kind == reportEnded {
+		e.endAtOnce(supervisor, first, files, timer)
+		return nil
+	}
+	files.closeTheirs()
 	var draining sync.WaitGroup
-	for index, file := range []*os.File{files.stdout, files.stderr} {
+	var ours [2]*os.File
+	for index, end := range files.ours {
+		ours[index] = os.NewFile(uintptr(end), "pipe")
 		draining.Add(1)
 		go func() {
 			defer draining.Done()
-			e.drain(index, file)
+			e.drain(index, ours[index])
 		}()
 	}
-	go e.follow(supervisor, first, err, files, timer, &draining)
+	go e.follow(supervisor, first, err, ours, timer, &draining)
 	return nil
 }
 
-// errLost: the supervisor took the job and died before it said a word.
-var errLost = errors.New("the supervisor is gone")
-
-// hand gives the job to a supervisor and waits for its first word. An idle one may have been killed by a tenant, so
-// others get a try; but a job that may have been taken is never handed out again, since its program may have run.
-func (e *Exec) hand(work job, files pipes) (*worker, report, error) {
-	for range 3 {
-		var first report
-		supervisor, err := e.pool.take()
-		if err != nil {
-			return nil, first, startFailure(errnoOf(err), work)
-		}
-		if supervisor.order(order{Job: &work}, files.theirs[:]...) == nil {
-			e.setWorker(supervisor)
-			_, err = supervisor.receive(&first)
-			switch {
-			case err == nil && first.Failed == 0 && first.Refused == "":
-				return supervisor, first, nil
-			case err == nil:
-				e.setWorker(nil)
-				e.pool.give(supervisor)
-				if first.Refused != "" {
-					err = wire.Fail(wire.ErrorCodeLimitsNotAvailable,
-						"the limits of this sandbox cannot be put on a program, so none is started: %s", first.Refused)
-				}
-				return nil, first, err
-			case !errors.Is(err, unix.ECONNRESET) || e.setWorker(nil):
-				// Only that error says that it died with our order unread, unless there were others after it.
-				return supervisor, first, errLost
+// endAtOnce is the end of a short program: its first report is its last, and what it wrote is in the pipes.
+func (e *Exec) endAtOnce(supervisor *worker, last report, files pipes, timer *time.Timer) {
+	duration := e.leave(timer)
+	e.pool.give(supervisor)
+	buffer := buffers.Get().([]byte)
+	for index, end := range files.ours {
+		for until := time.Now().Add(drainPatience); time.Now().Before(until); {
+			got, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(end), uintptr(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)))
+			if errno != 0 || got == 0 {
+				break
 			}
+			e.Log.Append(index, buffer[:got])
 		}
-		e.pool.kill(supervisor)
 	}
-	if e.events.forkRefused() { // to the supervisor itself, which needs threads
-		return nil, report{}, errNoFork
-	}
-	return nil, report{}, wire.Fail(wire.ErrorCodeInternal, "the supervisor of the program did not start; try again")
+	buffers.Put(buffer)
+	e.mu.Lock()
+	e.stdin = nil
+	e.mu.Unlock()
+	go func() { // the answer first
+		files.closeTheirs()
+		files.closeOurs()
+	}()
+	e.finish(&last, duration)
 }
 
-// setWorker says who the exec's supervisor is, and tells whether it was sent an order after the job. A stop that came
-// while there was none is made up for.
-func (e *Exec) setWorker(supervisor *worker) (disturbed bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	disturbed = e.disturbed
-	if e.worker = supervisor; supervisor != nil && e.cause != "" {
-		e.strike()
+// leave ends the time of an exec, and says how long it took.
+func (e *Exec) leave(timer *time.Timer) time.Duration {
+	if timer != nil {
+		timer.Stop()
 	}
-	return disturbed
+	duration := time.Since(e.Started)
+	e.mu.Lock()
+	e.worker, e.over = nil, true
+	e.mu.Unlock()
+	return duration
 }
 
 func (e *Exec) drain(index int, pipe *os.File) {
@@ -218,37 +149,32 @@ func (e *Exec) drain(index int, pipe *os.File) {
 	}
 }
 
-// follow waits for the end: of the program, or of its time. A short program's first report is its last.
-func (e *Exec) follow(supervisor *worker, last report, err error, files pipes, timer *time.Timer, draining *sync.WaitGroup) {
-	if err == nil && last.Ended == nil {
-		_, err = supervisor.receive(&last)
+// follow waits for the end: of the program, or of its time.
+func (e *Exec) follow(supervisor *worker, last report, err error, pipes [2]*os.File, timer *time.Timer, draining *sync.WaitGroup) {
+	if err == nil {
+		last, err = supervisor.receive()
 	}
-	if timer != nil {
-		timer.Stop()
-	}
-	duration := time.Since(e.Started)
-	e.mu.Lock()
-	e.worker, e.over = nil, true
-	e.mu.Unlock()
-	if err != nil || last.Ended == nil {
+	duration := e.leave(timer)
+	end := &last
+	if err != nil || last.Kind != reportEnded {
 		e.pool.kill(supervisor)
-		last.Ended = nil
+		end = nil
 	} else {
 		e.pool.give(supervisor)
 	}
 	e.Log.Unpace()
-	for _, pipe := range []*os.File{files.stdout, files.stderr} {
+	for _, pipe := range pipes {
 		_ = pipe.SetReadDeadline(time.Now().Add(drainPatience))
 	}
 	draining.Wait()
-	e.mu.Lock()
-	files.closeOurs()
-	e.stdin = nil
-	e.mu.Unlock()
-	e.finish(last.Ended, duration)
+	for _, pipe := range pipes {
+		pipe.Close()
+	}
+	e.CloseStdin()
+	e.finish(end, duration)
 }
 
-func (e *Exec) finish(end *ending, duration time.Duration) {
+func (e *Exec) finish(end *report, duration time.Duration) {
 	e.Log.Close()
 	stdout, stderr := e.Log.Counts()
 	ended := wire.ExecEnded{
@@ -259,7 +185,7 @@ func (e *Exec) finish(end *ending, duration time.Duration) {
 	if end != nil {
 		ended.CPUMS = float64(end.CPUMicros) / 1000
 		ended.PeakMemoryBytes = end.PeakBytes
-		ended.Left, ended.LeftCount = end.Left, end.LeftCount
+		ended.Left, ended.LeftCount = append(ended.Left, end.Left...), end.LeftCount
 		if end.Status.Signaled() {
 			number := int64(end.Status.Signal())
 			ended.Signal = &number
@@ -288,10 +214,15 @@ func (e *Exec) Stop(cause wire.EndCause) {
 	}
 }
 
+func (e *Exec) stopped() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cause != ""
+}
+
 // strike has the supervisor kill everything; one that does not obey, since its program stops it, dies with the rest.
 // The caller holds the lock.
 func (e *Exec) strike() {
-	e.disturbed = true
 	time.AfterFunc(killPatience, func() {
 		e.mu.Lock()
 		disobedient := e.worker
@@ -301,7 +232,8 @@ func (e *Exec) strike() {
 		}
 	})
 	e.pool.wake(e.worker)
-	_ = e.worker.order(order{Signal: int(unix.SIGKILL), Number: e.number})
+	_ = e.worker.order(order{Number: e.number}) // it may not have been asked yet
+	_ = e.worker.order(order{Number: e.number, Signal: int(unix.SIGKILL)})
 }
 
 // Signal delivers a signal other than SIGKILL to every process of the exec.
@@ -309,8 +241,7 @@ func (e *Exec) Signal(number syscall.Signal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.worker != nil {
-		e.disturbed = true
-		_ = e.worker.order(order{Signal: int(number), Number: e.number})
+		_ = e.worker.order(order{Number: e.number, Signal: int(number)})
 	}
 }
 

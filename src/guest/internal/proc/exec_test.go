@@ -176,18 +176,85 @@ func TestAProgramThatStopsItsSupervisorStillEnds(t *testing.T) {
 }
 
 func TestIdleSupervisorsThatWereStoppedOrKilled(t *testing.T) {
-	for _, signal := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
-		for range 10 {
-			ended(t, start(t, shell("true")))
-			pool := shared().pool
-			pool.mu.Lock()
-			for _, idle := range pool.idle {
-				_ = unix.Kill(idle.pid, signal)
+	signalIdle := func(number unix.Signal, supervisors, children bool) {
+		pool := shared().pool
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		for _, idle := range pool.idle {
+			parked := descendants(idle.pid, nil)
+			if supervisors {
+				_ = unix.Kill(idle.pid, number)
 			}
-			pool.mu.Unlock()
-			exec := start(t, within(shell("echo works"), 20*time.Second))
-			if end := ended(t, exec); said(exec) != "works\n" || end.EndCause != wire.EndCauseCompleted {
-				t.Fatalf("after %v: %q %+v", signal, said(exec), end)
+			for _, child := range parked {
+				if children {
+					_ = unix.Kill(child.pid, number)
+				}
+			}
+		}
+	}
+	allDead := func() bool {
+		pool := shared().pool
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		for _, idle := range pool.idle {
+			if !idle.dead() {
+				return false
+			}
+		}
+		return true
+	}
+	works := func(after string) {
+		t.Helper()
+		exec := start(t, within(shell("echo works"), 20*time.Second))
+		if end := ended(t, exec); said(exec) != "works\n" || end.EndCause != wire.EndCauseCompleted {
+			t.Fatalf("after %s: %q %+v", after, said(exec), end)
+		}
+	}
+	for range 10 {
+		works("nothing")
+		signalIdle(unix.SIGSTOP, true, false)
+		works("stopped supervisors")
+		signalIdle(unix.SIGSTOP, false, true)
+		works("stopped children")
+		signalIdle(unix.SIGSTOP, true, true)
+		works("both stopped")
+		signalIdle(unix.SIGTERM, false, true)
+		works("ended children")
+		signalIdle(unix.SIGKILL, false, true)
+		works("killed children")
+		signalIdle(unix.SIGKILL, true, true)
+		// Until then, a child may take a job and tell nobody of it: as lost as by a kill that comes a moment later.
+		until(t, "the killed ones are dead", allDead)
+		works("both killed")
+		signalIdle(unix.SIGKILL, true, false)
+		until(t, "the killed ones are dead", allDead)
+		works("killed supervisors")
+	}
+}
+
+// More arguments than fit into a packet, and more than the kernel takes.
+func TestLongCommands(t *testing.T) {
+	for _, test := range []struct {
+		count, size int
+		want        wire.ErrorCode
+	}{{1, 10, ""}, {100, 1000, ""}, {1000, 1000, ""}, {400_000, 1, wire.ErrorCodeArgumentTooLong}, {1, 1, ""}} {
+		request := shell("")
+		request.Shell, request.Argv = nil, []string{"sh", "-c", `echo $#; for last; do :; done; echo $last; pwd`, "sh"}
+		for range test.count {
+			request.Argv = append(request.Argv, strings.Repeat("x", test.size))
+		}
+		request.Argv = append(request.Argv, "last")
+		for range 3 {
+			exec, err := shared().Start(request)
+			if codeOf(err) != test.want {
+				t.Fatalf("%+v: %v", test, err)
+			}
+			if err != nil {
+				continue
+			}
+			ended(t, exec)
+			if got := said(exec); got != fmt.Sprintf("%d\nlast\n%s\n", test.count+1, shared().config.Workspace) {
+				t.Fatalf("%+v: %q", test, got)
 			}
 		}
 	}

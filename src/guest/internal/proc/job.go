@@ -5,119 +5,107 @@
 // A supervisor is the guest again, as a child subreaper: a process that loses its parent (setsid, nohup, double
 // fork) becomes the supervisor's child, so an exec's processes are always exactly what is beneath its supervisor.
 // If a program manages to kill its supervisor, its processes fall to PID 1, which owns nothing but supervisors
-// and therefore kills every other child that it finds. A supervisor that is left without children is used again:
-// a warm one makes an exec cost what a fork costs.
+// and therefore kills every other child that it finds. A supervisor that is left without children is used again.
+//
+// The program itself is forked before it is known: a parked child of the supervisor takes the job from a socket and
+// executes it. The supervisor hears of it when it ends, or when the guest finds that it takes a while.
 package proc
 
 import (
-	"encoding/binary"
-	"encoding/json"
-	"errors"
-	"io"
-	"net"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"holdfast/guest/internal/wire"
 )
-
-// order is what the guest tells a supervisor: a job with its three files, or a signal for it.
-type order struct {
-	Job    *job `json:",omitempty"`
-	Signal int  `json:",omitempty"`
-	// Number of the job that the signal is meant for: it may have ended while the order was on its way,
-	// and the supervisor may work for another exec by now.
-	Number int `json:",omitempty"`
-}
 
 // job is a program to start; everything is resolved already.
 type job struct {
 	Number     int
 	Path       string
-	Argv, Env  [][]byte // bytes: JSON strings would not keep what is not UTF-8
+	Argv, Env  []string
 	Cwd        string
 	Credential *syscall.Credential
 	Keep       bool // let processes that the program leaves behind live on
 }
 
-// report is what a supervisor tells the guest: failed or refused; or started, if it takes a while, and ended.
-type report struct {
-	Started bool          `json:",omitempty"`
-	Failed  syscall.Errno `json:",omitempty"`
-	Refused string        `json:",omitempty"`
-	Ended   *ending       `json:",omitempty"`
-}
+// room is where in the memory of a supervisor its jobs will lie, and the number of the one that was taken.
+type room struct{ small, large, taken uintptr }
 
-type ending struct {
-	Status    syscall.WaitStatus
-	CPUMicros int64
-	PeakBytes int64
-	LeftCount int64
-	Left      []wire.LeftProcess
-}
-
-const maxOrderBytes = 2 * wire.MaxMessageBytes
-
-// channel is the socket between the guest and one supervisor.
-type channel struct{ conn *net.UnixConn }
-
-func (c channel) send(message any, files ...int) error {
-	body, err := json.Marshal(message)
-	if err != nil {
-		return err
+// packet is a job as a parked child takes it: head, steps, and contents to which the steps point. Large contents come
+// apart; then the steps find them in a file.
+func (j job) packet(to room) (packet, large []byte) {
+	head := jobHead{number: j.Number}
+	if j.Keep {
+		head.keep = 1
 	}
-	packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-	var rights []byte
-	if len(files) > 0 {
-		rights = unix.UnixRights(files...)
+	most := 10 * stepBytes
+	texts := append(append([]string{j.Path, j.Cwd}, j.Argv...), j.Env...)
+	size := uintptr(8 * (len(j.Argv) + len(j.Env) + 2))
+	pointers := size
+	for _, text := range texts {
+		size += uintptr(len(text)) + 1
 	}
-	sent, _, err := c.conn.WriteMsgUnix(packet, rights, nil)
-	if err != nil || sent == len(packet) {
-		return err
+	at := to.small + most
+	if most+size > maxSmallJob {
+		at, head.size = to.large, int(size)
 	}
-	_, err = c.conn.Write(packet[sent:])
-	return err
-}
-
-// receive reads one message, and the files that came with it.
-func (c channel) receive(message any) (files []int, err error) {
-	var header [4]byte
-	rights := make([]byte, unix.CmsgSpace(3*4))
-	got, rightsLength, _, _, err := c.conn.ReadMsgUnix(header[:], rights)
-	if err != nil {
-		return nil, err
+	contents := make([]byte, 0, size)
+	next := at + pointers
+	address := func(text string) uintptr {
+		defer func() { next += uintptr(len(text)) + 1 }()
+		return next
 	}
-	if got == 0 {
-		return nil, io.EOF
-	}
-	if _, err := io.ReadFull(c.conn, header[got:]); err != nil {
-		return nil, err
-	}
-	if rightsLength > 0 {
-		if files, err = parseRights(rights[:rightsLength]); err != nil {
-			return nil, err
+	path, cwd := address(j.Path), address(j.Cwd)
+	for _, list := range [][]string{j.Argv, j.Env} {
+		for _, text := range list {
+			contents = appendWord(contents, address(text))
 		}
+		contents = appendWord(contents, 0)
 	}
-	length := binary.BigEndian.Uint32(header[:])
-	if length > maxOrderBytes {
-		return files, errors.New("message between guest and supervisor is too long")
+	for _, text := range texts {
+		contents = append(append(contents, text...), 0)
 	}
-	body := make([]byte, length)
-	if _, err := io.ReadFull(c.conn, body); err != nil {
-		return files, err
+
+	packet = append(packet, raw(&head)...)
+	steps := len(packet)
+	add := func(number uintptr, args ...uintptr) {
+		next := step{number: number}
+		copy(next.args[:], args)
+		packet = append(packet, raw(&next)...)
 	}
-	return files, json.Unmarshal(body, message)
+	add(unix.SYS_RECVFROM, jobSocket, to.taken, unsafe.Sizeof(head.number))
+	if head.size > 0 {
+		add(unix.SYS_MMAP, at, size, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_FIXED, jobContents, 0)
+		add(unix.SYS_CLOSE, jobContents)
+	}
+	if j.Credential != nil {
+		add(unix.SYS_SETGROUPS, 0, 0)
+		add(unix.SYS_SETGID, uintptr(j.Credential.Gid))
+		add(unix.SYS_SETUID, uintptr(j.Credential.Uid))
+	}
+	add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0)
+	add(unix.SYS_FCNTL, 2, unix.F_GETFD) // the limit on open files may have kept its files from it
+	add(unix.SYS_CHDIR, cwd)
+	add(unix.SYS_EXECVE, path, at, at+8*uintptr(len(j.Argv)+1))
+	if head.size > 0 {
+		return packet, contents
+	}
+	packet = append(packet, make([]byte, steps+int(most)-len(packet))...)
+	return append(packet, contents...), nil
 }
 
-func parseRights(raw []byte) ([]int, error) {
-	messages, err := unix.ParseSocketControlMessage(raw)
-	if err != nil || len(messages) != 1 {
-		return nil, errors.Join(err, errors.New("unexpected control message"))
+func appendWord(to []byte, word uintptr) []byte {
+	return append(to, raw(&word)...)
+}
+
+// sendJob puts a job with its files before a supervisor's parked child. There is room: it is the only one.
+func sendJob(socket int, packet []byte, files ...int) error {
+	rights := unix.UnixRights(files...)
+	part := unix.Iovec{Base: &packet[0], Len: uint64(len(packet))}
+	message := unix.Msghdr{Iov: &part, Iovlen: 1, Control: &rights[0], Controllen: uint64(len(rights))}
+	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(socket), uintptr(unsafe.Pointer(&message)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	if errno != 0 {
+		return errno
 	}
-	files, err := unix.ParseUnixRights(&messages[0])
-	for _, file := range files {
-		unix.CloseOnExec(file)
-	}
-	return files, err
+	return nil
 }

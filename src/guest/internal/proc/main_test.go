@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "supervise" {
 		Hold(2)
-		if err := Supervise(os.Stdin, func() error { return nil }); err != nil {
+		if err := Supervise(func() error { return nil }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -1,11 +1,12 @@
 package proc
 
 import (
-	"net"
+	"errors"
 	"os"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,15 +29,39 @@ type Pool struct {
 
 // worker is the guest's end of one supervisor.
 type worker struct {
-	channel
-	pid  int
-	gone chan struct{} // closed when the process was reaped
+	orders, reports pipeEnd
+	jobs            int // socket
+	pid             int
+	gone            chan struct{} // closed when the process was reaped
+	room            room          // known when it has said that it is ready
+	sent            int           // jobs
+	given           time.Time     // back to the pool
+	closed          sync.Once
 }
 
 // order sends to a supervisor, which may have been stopped: then nobody waits for it.
-func (w *worker) order(next order, files ...int) error {
-	_ = w.conn.SetWriteDeadline(time.Now().Add(killPatience))
-	return w.send(next, files...)
+func (w *worker) order(next order) error {
+	_ = w.orders.file.SetWriteDeadline(time.Now().Add(killPatience))
+	return w.orders.write(raw(&next))
+}
+
+// receive waits for a report.
+func (w *worker) receive() (report, error) { return receiveReport(w.reports) }
+
+// dead: killed by a tenant, and not yet reaped.
+func (w *worker) dead() bool {
+	var info [128]byte // siginfo_t; not all zero if there is somebody to reap
+	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(w.pid), uintptr(unsafe.Pointer(&info)),
+		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+	return errno != 0 || info != [128]byte{}
+}
+
+func (w *worker) close() {
+	w.closed.Do(func() {
+		w.orders.file.Close()
+		w.reports.file.Close()
+		unix.Close(w.jobs)
+	})
 }
 
 // NewPool starts the reaper and the first supervisor. Arguments start a supervisor; they come after the program's name.
@@ -52,12 +77,21 @@ func NewPool(arguments []string) *Pool {
 // take gives an idle supervisor, or a new one.
 func (p *Pool) take() (*worker, error) {
 	p.mu.Lock()
-	if last := len(p.idle) - 1; last >= 0 {
-		taken := p.idle[last]
-		p.idle = p.idle[:last]
-		_ = unix.Kill(taken.pid, unix.SIGCONT) // a tenant may have stopped it
+	for len(p.idle) > 0 {
+		// The last one that is sure to have its child parked; else the one that had the longest time for it.
+		at := len(p.idle) - 1
+		for at > 0 && time.Since(p.idle[at].given) < 2*parkPause {
+			at--
+		}
+		taken := p.idle[at]
+		p.idle = append(p.idle[:at], p.idle[at+1:]...)
+		if taken.dead() {
+			go taken.close()
+			continue
+		}
+		last := len(p.idle) == 0
 		p.mu.Unlock()
-		if last == 0 {
+		if last {
 			go p.warm() // the next exec shall not wait for a start either
 		}
 		return taken, nil
@@ -71,11 +105,12 @@ func (p *Pool) give(back *worker) {
 	p.mu.Lock()
 	keep := len(p.idle) < maxIdle && p.known[back.pid] == back // not one that was killed and reaped meanwhile
 	if keep {
+		back.given = time.Now()
 		p.idle = append(p.idle, back)
 	}
 	p.mu.Unlock()
 	if !keep {
-		back.conn.Close()
+		back.close()
 	}
 }
 
@@ -86,26 +121,40 @@ func (p *Pool) warm() {
 }
 
 func (p *Pool) start() (*worker, error) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
+	var orders, reports [2]int
+	if err := unix.Pipe2(orders[:], unix.O_CLOEXEC); err != nil {
 		return nil, err
 	}
-	defer unix.Close(ends[1])
-	ours := os.NewFile(uintptr(ends[0]), "supervisor")
-	defer ours.Close()
-	conn, err := net.FileConn(ours)
+	defer unix.Close(orders[0])
+	if err := unix.Pipe2(reports[:], unix.O_CLOEXEC); err != nil {
+		unix.Close(orders[1])
+		return nil, err
+	}
+	defer unix.Close(reports[1])
+	jobs, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(orders[1])
+		unix.Close(reports[0])
+		return nil, err
+	}
+	defer unix.Close(jobs[1])
+	started := &worker{jobs: jobs[0], gone: make(chan struct{})}
+	started.orders, err = openEnd(orders[1])
+	if err == nil {
+		started.reports, err = openEnd(reports[0])
+	}
 	if err != nil {
 		return nil, err
 	}
 	// The lock is held across the fork, so that the reaper cannot meet a child that it does not know yet.
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pid, err := startSelf(ends[1], p.arguments)
+	pid, err := startSelf([3]int{orders[0], jobs[1], reports[1]}, p.arguments)
 	if err != nil {
-		conn.Close()
+		started.close()
 		return nil, err
 	}
-	started := &worker{channel{conn.(*net.UnixConn)}, pid, make(chan struct{})}
+	started.pid = pid
 	p.known[pid] = started
 	return started, nil
 }
@@ -119,16 +168,20 @@ func (p *Pool) wake(w *worker) {
 	}
 }
 
-// kill ends a supervisor that does not obey, and everything that was beneath it.
-func (p *Pool) kill(w *worker) {
+// kill ends a supervisor that does not obey, and everything that was beneath it. Untaken: no child had taken the last job
+// that was sent to it, and none will.
+func (p *Pool) kill(w *worker) (untaken bool) {
 	p.mu.Lock()
 	if p.known[w.pid] == w { // not reaped yet, so the pid is still its own
 		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
 	p.mu.Unlock()
 	<-w.gone
-	w.conn.Close()
 	p.sweepOrphans()
+	// All that could have read what was sent are gone; of what they did not read, the kernel tells.
+	_, _, err := unix.Recvfrom(w.jobs, make([]byte, 1), unix.MSG_DONTWAIT)
+	w.close()
+	return errors.Is(err, unix.ECONNRESET)
 }
 
 // sweepOrphans kills every descendant of the guest that no living supervisor answers for.
@@ -189,7 +242,7 @@ func (p *Pool) reapOne() bool {
 		for at, w := range p.idle {
 			if w == ended {
 				p.idle = append(p.idle[:at], p.idle[at+1:]...)
-				w.conn.Close() // one that works for an exec is that exec's to close: how it ended is to be read there
+				w.close() // one that works for an exec is that exec's to close: how it ended is to be read there
 				break
 			}
 		}

@@ -45,8 +45,6 @@ func TestEveryMistakeHasItsOwnAnswer(t *testing.T) {
 		"raw byte":         {func(r *wire.ExecRequest) { r.Argv = []string{"true", "a\x00ff"} }, ""},
 		"long argument":    {func(r *wire.ExecRequest) { r.Argv = []string{"true", strings.Repeat("x", 1<<17)} }, wire.ErrorCodeArgumentTooLong},
 		"not there":        {func(r *wire.ExecRequest) { r.Argv = []string{"no-such-thing"} }, wire.ErrorCodeCommandNotFound},
-		"not executable":   {func(r *wire.ExecRequest) { r.Argv = []string{"./plain"} }, wire.ErrorCodeNotExecutable},
-		"a folder":         {func(r *wire.ExecRequest) { r.Argv = []string{"/usr"} }, wire.ErrorCodeNotExecutable},
 		"no such cwd":      {func(r *wire.ExecRequest) { r.Cwd = text("gone") }, wire.ErrorCodeCwdNotFound},
 		"cwd is a file":    {func(r *wire.ExecRequest) { r.Cwd = text("plain") }, wire.ErrorCodeCwdNotADirectory},
 		"cwd in /proc":     {func(r *wire.ExecRequest) { r.Cwd = text("/proc/self/fd/7") }, wire.ErrorCodePathNotAllowed},
@@ -68,6 +66,36 @@ func TestEveryMistakeHasItsOwnAnswer(t *testing.T) {
 		}
 		if err == nil && (work.Cwd == "" || !filepath.IsAbs(work.Path)) {
 			t.Errorf("%s: %+v", name, work)
+		}
+	}
+}
+
+// What only the kernel finds out has its own answer too.
+func TestProgramsThatCannotBeExecuted(t *testing.T) {
+	workspace := shared().config.Workspace
+	for name, content := range map[string]string{"plain": "#!/bin/sh\n", "orphan": "#!/no/such/shell\n", "garbage": "\x01\x02"} {
+		mode := os.FileMode(0o755)
+		if name == "plain" {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(workspace, name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for program, want := range map[string]wire.ErrorCode{
+		"./plain": wire.ErrorCodeNotExecutable, "/usr": wire.ErrorCodeNotExecutable, "./garbage": wire.ErrorCodeNotExecutable,
+		"/no/such/thing": wire.ErrorCodeCommandNotFound, "./orphan": wire.ErrorCodeCommandNotFound, "/bin/true": "",
+	} {
+		for _, delivery := range []wire.Delivery{wire.DeliveryResult, wire.DeliveryDetached} {
+			request := shell("")
+			request.Shell, request.Argv, request.Delivery = nil, []string{program}, delivery
+			exec, err := shared().Start(request)
+			if codeOf(err) != want {
+				t.Errorf("%s: %v, want %q", program, err, want)
+			}
+			if err == nil {
+				ended(t, exec)
+			}
 		}
 	}
 }

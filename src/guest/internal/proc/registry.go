@@ -48,7 +48,6 @@ func (r *Registry) Start(request wire.ExecRequest) (*Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	work.Number = exec.number
 	if err := exec.start(work); errors.Is(err, errNoFork) {
 		exec.cause = wire.EndCausePidsLimit
 		exec.finish(nil, time.Since(exec.Started))
@@ -57,6 +56,10 @@ func (r *Registry) Start(request wire.ExecRequest) (*Exec, error) {
 		r.Forget(exec)
 		r.left()
 		return nil, err
+	}
+	if exec.Ended() != nil {
+		r.left()
+		return exec, nil
 	}
 	go func() {
 		<-exec.Done()
@@ -76,7 +79,6 @@ func (r *Registry) add(request wire.ExecRequest) (*Exec, error) {
 	exec := &Exec{
 		ID:      fmt.Sprintf("x%d", r.counter),
 		Command: describe(request),
-		number:  r.counter,
 		Log:     output.NewLog(request.StdoutCapBytes, request.StderrCapBytes),
 		Started: time.Now(),
 		done:    make(chan struct{}),
@@ -136,6 +138,24 @@ func (r *Registry) Running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running
+}
+
+// StopAll kills every exec and returns when they have ended.
+func (r *Registry) StopAll() {
+	r.mu.Lock()
+	running := []*Exec{}
+	for _, exec := range r.execs {
+		if exec.Ended() == nil {
+			running = append(running, exec)
+		}
+	}
+	r.mu.Unlock()
+	for _, exec := range running {
+		go exec.Stop(wire.EndCauseKilled)
+	}
+	for _, exec := range running {
+		<-exec.Done()
+	}
 }
 
 // List gives all execs, oldest first.

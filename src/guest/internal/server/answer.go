@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -29,7 +30,11 @@ func (s *Server) answer(call *stream, payload []byte) any {
 	}
 	if head.Op != wire.OpStatus && head.Op != wire.OpExecList { // whoever only looks does not keep a session alive
 		s.touch()
-		defer s.touch()
+		s.calls.Add(1)
+		defer func() {
+			s.touch()
+			s.calls.Add(-1)
+		}()
 	}
 	if strings.HasPrefix(head.Op, "file_") || head.Op == wire.OpStatus {
 		call.works = true
@@ -76,12 +81,23 @@ func init() {
 		wire.OpFileDelete:  typed((*Server).fileDelete),
 		wire.OpFileMkdir:   typed((*Server).fileMkdir),
 		wire.OpFileMove:    typed((*Server).fileMove),
+		wire.OpRunRequest:  typed((*Server).run),
 		wire.OpStatus:      typed(func(s *Server, _ *stream, _ wire.Status) (any, error) { return s.status() }),
 		wire.OpShutdown: typed(func(s *Server, _ *stream, _ wire.Shutdown) (any, error) {
 			s.clock.stop()
 			return wire.Done{Type: wire.TypeDone}, nil
 		}),
+		wire.OpRetire: typed((*Server).retire),
 	}
+}
+
+func (s *Server) retire(_ *stream, request wire.Retire) (any, error) {
+	if request.KeepMS < 0 {
+		return nil, wire.Fail(wire.ErrorCodeInvalidRequest, "keep_ms must be at least 0")
+	}
+	s.execs.StopAll()
+	s.clock.retire(time.Duration(request.KeepMS) * time.Millisecond)
+	return wire.Done{Type: wire.TypeDone}, nil
 }
 
 func failure(err error) *wire.Failure {
@@ -100,19 +116,21 @@ func (s *Server) exec(call *stream, request wire.ExecRequest) (any, error) {
 	if request.Delivery == wire.DeliveryDetached {
 		return wire.ExecStarted{Type: wire.TypeExecStarted, ExecID: exec.ID}, nil
 	}
-	go func() { // the caller's going is the exec's end
-		select {
-		case <-call.ctx.Done():
-			exec.Stop(wire.EndCauseCancelled)
-		case <-exec.Done():
-		}
-	}()
+	return s.attend(call, request, exec)
+}
+
+// attend feeds an exec, sends its output and gives its end. The caller's going is the exec's end.
+func (s *Server) attend(call *stream, request wire.ExecRequest, exec *proc.Exec) (*wire.ExecEnded, error) {
+	if exec.Ended() == nil {
+		defer context.AfterFunc(call.ctx, func() { exec.Stop(wire.EndCauseCancelled) })()
+	}
 	if request.Stdin == wire.StdinModePipe {
 		go func() { // a program that does not read its stdin is no error
 			_ = exec.CopyStdin(call.ctx, call)
 			exec.CloseStdin()
 		}()
 	}
+	var err error
 	if request.Delivery == wire.DeliveryLive {
 		err = live(call, exec)
 	} else {

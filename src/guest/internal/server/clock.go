@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,15 +11,18 @@ import (
 // clock ends a session by itself. It is monotonic: nobody can make a session immortal, or kill it, by setting the time.
 type clock struct {
 	start    time.Time
-	idle     time.Duration // 0: never
-	lifetime time.Duration // 0: never
-	used     atomic.Int64  // nanoseconds after start
+	used     atomic.Int64 // nanoseconds after start
 	stopped  chan struct{}
 	stopping atomic.Bool
+	changed  chan struct{} // the times below were
+
+	mu       sync.Mutex
+	idle     time.Duration // 0: never
+	lifetime time.Duration // 0: never
 }
 
 func newClock(config wire.GuestConfig) *clock {
-	c := &clock{start: time.Now(), stopped: make(chan struct{})}
+	c := &clock{start: time.Now(), stopped: make(chan struct{}), changed: make(chan struct{}, 1)}
 	if config.IdleTimeoutMS != nil {
 		c.idle = time.Duration(*config.IdleTimeoutMS) * time.Millisecond
 	}
@@ -39,21 +43,42 @@ func (c *clock) stop() {
 	}
 }
 
+// retire leaves the session so much time and no more, used or not.
+func (c *clock) retire(left time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end := time.Since(c.start) + left; c.lifetime == 0 || end < c.lifetime {
+		c.lifetime = end
+	}
+	c.idle = 0
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *clock) times() (idle, lifetime time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.idle, c.lifetime
+}
+
 // wait returns when the time is over or stop was called. A running exec is not idle.
 func (c *clock) wait(running func() int) {
 	for {
 		next := time.Hour
-		if c.lifetime > 0 {
-			left := c.lifetime - time.Since(c.start)
+		idle, lifetime := c.times()
+		if lifetime > 0 {
+			left := lifetime - time.Since(c.start)
 			if left <= 0 {
 				return
 			}
 			next = min(next, left)
 		}
-		if c.idle > 0 {
+		if idle > 0 {
 			if running() > 0 {
-				next = min(next, c.idle) // the end of an exec counts as use
-			} else if left := c.idle - c.sinceUse(); left <= 0 {
+				next = min(next, idle) // the end of an exec counts as use
+			} else if left := idle - c.sinceUse(); left <= 0 {
 				return
 			} else {
 				next = min(next, left)
@@ -62,6 +87,7 @@ func (c *clock) wait(running func() int) {
 		select {
 		case <-c.stopped:
 			return
+		case <-c.changed:
 		case <-time.After(next):
 		}
 	}
@@ -70,8 +96,8 @@ func (c *clock) wait(running func() int) {
 func (c *clock) report(into *wire.StatusReport) {
 	into.UptimeMS = time.Since(c.start).Milliseconds()
 	into.IdleMS = c.sinceUse().Milliseconds()
-	if c.lifetime > 0 {
-		left := max(0, (c.lifetime - time.Since(c.start)).Milliseconds())
+	if _, lifetime := c.times(); lifetime > 0 {
+		left := max(0, (lifetime - time.Since(c.start)).Milliseconds())
 		into.LifetimeLeftMS = &left
 	}
 }

@@ -22,6 +22,7 @@ type conn struct {
 	closer io.Closer
 	onEOF  wire.OnEof
 	window int64 // credit that each stream towards the host starts with
+	replay bool  // the host has said all, and gives no credit
 
 	writing sync.Mutex
 	buffer  []byte
@@ -143,6 +144,7 @@ func (c *conn) open(ctx context.Context, frame wire.Frame) error {
 		defer c.calls.Done()
 		defer opened.cancel()
 		reply := c.server.answer(opened, frame.Payload)
+		opened.abort() // what is still to come for it is for nobody
 		c.mu.Lock()
 		delete(c.streams, frame.Stream)
 		c.mu.Unlock()

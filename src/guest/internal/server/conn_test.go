@@ -292,6 +292,30 @@ func TestClocks(t *testing.T) {
 	busy.stop()
 	busy.stop()
 	<-done
+	// A retired session ends though it is used, and nothing gives it more time.
+	for _, config := range []wire.GuestConfig{{}, {MaxLifetimeMS: milliseconds(3_600_000), IdleTimeoutMS: milliseconds(1)}} {
+		kept := newClock(config)
+		kept.retire(300 * time.Millisecond)
+		kept.retire(time.Hour)
+		var report wire.StatusReport
+		if kept.report(&report); report.LifetimeLeftMS == nil || *report.LifetimeLeftMS > 300 {
+			t.Error("a retired session has more time than it was left")
+		}
+		before := time.Now()
+		kept.wait(func() int { return 0 })
+		if time.Since(before) < 100*time.Millisecond {
+			t.Error("idle time ends a session that is kept")
+		}
+	}
+	waiting := newClock(wire.GuestConfig{})
+	ended := make(chan bool)
+	go func() { waiting.wait(func() int { return 1 }); close(ended) }()
+	waiting.retire(0)
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("a clock that waits does not hear that its time is over")
+	}
 	// The start of a clock carries the monotonic reading: setting the machine's time changes nothing.
 	if busy.start == busy.start.Round(0) {
 		t.Error("the clock's start has no monotonic part")

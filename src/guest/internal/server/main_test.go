@@ -45,7 +45,7 @@ func again(command, argument string) error {
 	}
 	proc.Hold(2)
 	if command == "supervise" {
-		return proc.Supervise(os.Stdin, func() error { return nil })
+		return proc.Supervise(func() error { return nil })
 	}
 	guest, err := New(config, []string{"supervise", argument})
 	if err != nil {

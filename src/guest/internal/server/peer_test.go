@@ -3,12 +3,16 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/guest/internal/wire"
 )
@@ -44,9 +48,15 @@ func serve(t *testing.T) (socket string) {
 // hostOf connects to a guest's socket as a host, which is outside and has no pid there.
 func hostOf(t *testing.T, socket string) *host {
 	t.Helper()
-	conn, err := connect(socket, time.Now().Add(20*time.Second))
+	fd, err := connect(socket, time.Now().Add(20*time.Second))
 	if err != nil {
 		t.Skip("the guest does not come up: ", err)
+	}
+	file := os.NewFile(uintptr(fd), socket)
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	h := &host{t: t, conn: conn.(*net.UnixConn)}
@@ -81,7 +91,7 @@ func TestTenantsAreTurnedAwayAndHostsAreNot(t *testing.T) {
 func TestDialJoinsFilesToAGuest(t *testing.T) {
 	socket := serve(t)
 	hostOf(t, socket)
-	var input, output bytes.Buffer
+	var said bytes.Buffer
 	for stream, message := range []any{
 		wire.HostHello{Protocol: wire.Protocol, Window: 1 << 20, OnEof: wire.OnEofFinish}, shell("echo dialled"),
 	} {
@@ -89,14 +99,73 @@ func TestDialJoinsFilesToAGuest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		input.Write(wire.AppendFrame(nil, frame))
+		said.Write(wire.AppendFrame(nil, frame))
 	}
-	if err := Dial(socket, &input, &output); err != nil {
+	input, mouth := pipe(t)
+	ear, output := pipe(t)
+	go func() {
+		_, _ = mouth.Write(said.Bytes())
+		mouth.Close()
+	}()
+	heard := make(chan []byte)
+	go func() {
+		data, _ := io.ReadAll(ear)
+		heard <- data
+	}()
+	err := Dial(socket, input, output)
+	output.Close()
+	answer := <-heard
+	if err != nil || !bytes.Contains(answer, []byte("dialled\n")) || !bytes.Contains(answer, []byte(`"exit_code":0`)) {
+		t.Fatalf("%v: %q", err, answer)
+	}
+}
+
+// Both ends of a pipe are much smaller than what goes through them, and each waits for the other.
+func TestDialMovesMoreThanAnybodyBuffers(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(output.Bytes(), []byte("dialled\n")) || !bytes.Contains(output.Bytes(), []byte(`"exit_code":0`)) {
-		t.Fatalf("%q", output.Bytes())
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, _ = io.Copy(conn, conn)
+			conn.Close()
+		}
+	}()
+	input, mouth := pipe(t)
+	ear, output := pipe(t)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+	go func() {
+		_, _ = mouth.Write(want)
+		mouth.Close()
+	}()
+	go func() {
+		_ = Dial(socket, input, output)
+		output.Close()
+	}()
+	if got, err := io.ReadAll(ear); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%v: %d bytes of %d", err, len(got), len(want))
 	}
+}
+
+func TestDialGivesUpOnAGuestThatNeverListens(t *testing.T) {
+	input, _ := pipe(t)
+	_, output := pipe(t)
+	if err := Dial(filepath.Join(t.TempDir(), "nobody"), input, output); !errors.Is(err, unix.ENOENT) {
+		t.Fatal(err)
+	}
+}
+
+func pipe(t *testing.T) (*os.File, *os.File) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reader.Close(); writer.Close() })
+	return reader, writer
 }
 
 // Our own parent is not 0, so to a guest in this namespace we are a tenant.

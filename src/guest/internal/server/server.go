@@ -8,8 +8,11 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/guest/internal/files"
 	"holdfast/guest/internal/proc"
@@ -23,6 +26,8 @@ type Server struct {
 	pool   *proc.Pool
 	files  *files.Workspace
 	clock  *clock
+	proof  *string      // what the end of a run repeats
+	calls  atomic.Int64 // in progress, of those that keep a session alive
 
 	mu    sync.Mutex
 	conns int
@@ -60,7 +65,8 @@ func (s *Server) Listen() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go s.accept(ctx, listener, isTenant)
-	s.clock.wait(s.execs.Running)
+	// A reader that takes its time over the output of a program that has ended still uses the session.
+	s.clock.wait(func() int { return s.execs.Running() + int(s.calls.Load()) })
 	// Everything dies, with us as PID 1 at the latest. The replies of what dies now, and of a Shutdown, leave meanwhile.
 	s.pool.KillAll()
 	time.Sleep(10 * time.Millisecond)
@@ -85,17 +91,46 @@ func (s *Server) accept(ctx context.Context, listener net.Listener, isTenant fun
 			defer accepted.Close()
 			s.count(1)
 			defer s.count(-1)
-			_ = newConn(s, accepted, accepted, accepted).serve(ctx)
+			if stream, err := quickly(accepted); err == nil {
+				_ = newConn(s, stream, stream, accepted).serve(ctx)
+			}
 		}()
 	}
 }
 
+// Serve serves one host over two files beside those that come by the socket, as long as it is there.
+func (s *Server) Serve(input, output *os.File) {
+	s.count(1)
+	defer s.count(-1)
+	err := newConn(s, input, output, nil).serve(context.Background())
+	if err != nil && !errors.Is(err, io.EOF) {
+		// A container's stdout ends with the container, for those who listen: the host has to be told.
+		_, _ = output.Write(wire.AppendFrame(nil, wire.Frame{Kind: wire.KindReset}))
+	}
+	leave(input)
+	leave(output)
+}
+
+// leave ends what a file leads to. Its number stays taken: what has 0 or 1 is special to those that we start.
+func leave(file *os.File) {
+	nowhere, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(nowhere)
+	_ = unix.Dup3(nowhere, int(file.Fd()), 0)
+}
+
 // RunOnce serves one host over two files, and ends with it.
 func (s *Server) RunOnce(input io.ReadCloser, output io.Writer) error {
+	return s.serveOne(newConn(s, input, output, nil))
+}
+
+func (s *Server) serveOne(host *conn) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	finished := make(chan error, 1)
-	go func() { finished <- newConn(s, input, output, nil).serve(ctx) }()
+	go func() { finished <- host.serve(ctx) }()
 	go func() {
 		s.clock.wait(func() int { return 1 })
 		finished <- errors.New("the sandbox's maximal lifetime is over")
@@ -117,7 +152,11 @@ func (s *Server) listener() (net.Listener, func(net.Conn) bool, error) {
 		return nil, nil, errors.New("config has neither socket nor listen_fd")
 	}
 	listener, err := net.Listen("unix", *s.config.Socket)
-	return listener, isTenant, err
+	if err != nil {
+		return nil, nil, err
+	}
+	// The engine may come in as another user of our group, whom tenants cannot send signals to.
+	return listener, isTenant, os.Chmod(*s.config.Socket, 0o660)
 }
 
 func (s *Server) hello() wire.GuestHello {

@@ -38,14 +38,17 @@ func newStream(ctx context.Context, c *conn, id uint32) *stream {
 	return s
 }
 
-// receive takes DATA of the host. More than its credit is a broken host.
+// receive takes DATA of the host. More than its credit is a broken host; in a replay there is no credit, and we wait.
 func (s *stream) receive(data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.conn.replay && s.held >= wire.WindowBytes && !s.aborted {
+		s.changed.Wait()
+	}
 	if s.ended || s.aborted {
 		return nil
 	}
-	if s.held+s.consumed+int64(len(data)) > wire.WindowBytes {
+	if !s.conn.replay && s.held+s.consumed+int64(len(data)) > wire.WindowBytes {
 		return errors.New("the host sent more than its credit")
 	}
 	s.pending = append(s.pending, data)
@@ -106,7 +109,9 @@ func (s *stream) Read(into []byte) (int, error) {
 	s.held -= int64(got)
 	s.consumed += int64(got)
 	give := int64(0)
-	if s.consumed >= wire.WindowBytes/4 && !s.ended {
+	if s.conn.replay {
+		s.changed.Broadcast()
+	} else if s.consumed >= wire.WindowBytes/4 && !s.ended {
 		give, s.consumed = s.consumed, 0
 	}
 	s.mu.Unlock()

@@ -17,8 +17,9 @@ func messages() map[string]any {
 		new(ExecKill), new(ExecStdin), new(ExecList), new(ExecStarted), new(OutputExpired), new(StreamCount),
 		new(LeftProcess), new(ExecEnded), new(Segment), new(ExecOutput), new(ExecWaited), new(ExecInfo), new(ExecListing),
 		new(FileEntry), new(FileWrite), new(FileRead), new(FileList), new(FileStat), new(FileDelete), new(FileMkdir),
-		new(FileMove), new(FileDone), new(FileSent), new(FilePage), new(FileListed), new(Status), new(Shutdown),
-		new(StatusReport), new(Done), new(Failure),
+		new(FileMove), new(FileDone), new(FileSent), new(FilePage), new(FileListed), new(Status), new(Shutdown), new(Retire),
+		new(StatusReport), new(Done), new(Failure), new(RunFile), new(RunRequest), new(ArtifactFound), new(ArtifactSkipped),
+		new(RunEnded),
 	}
 	named := make(map[string]any, len(all))
 	for _, message := range all {

@@ -10,6 +10,8 @@ const (
 	FrameCost       = 256
 	PageEntries     = 500
 	MaxStreams      = 4096
+	MaxSkipped      = 1000
+	InlineBytes     = 196608
 )
 
 type Kind uint8
@@ -88,11 +90,13 @@ type GuestLimits struct {
 	Processes *int64 `json:"processes,omitempty"`
 	// RLIMIT_DATA, for each process: only where no cgroup holds the memory
 	DataBytes *int64 `json:"data_bytes,omitempty"`
+	// RLIMIT_CPU, for each process: only where no cgroup holds the CPU
+	CPUSeconds *int64 `json:"cpu_seconds,omitempty"`
 	// files and folders in the workspace, counted by the file system; refuses writes through the guest
 	Files *int64 `json:"files,omitempty"`
 }
 
-// GuestConfig: The argument of `guest serve` and `guest run`.
+// GuestConfig: How a guest is started: the first frame on its stdin (stream 0, MESSAGE), or the argument itself.
 type GuestConfig struct {
 	// absolute path; file requests are confined to it
 	Workspace string `json:"workspace"`
@@ -106,6 +110,14 @@ type GuestConfig struct {
 	MaxLifetimeMS *int64 `json:"max_lifetime_ms,omitempty"`
 	// uid and gid that the guest takes for good before it does anything
 	User *int64 `json:"user,omitempty"`
+	// folders that are made, and given to `user`, before that
+	Own []string `json:"own,omitempty"`
+	// replay: path of the file that holds all that the host says
+	Request *string `json:"request,omitempty"`
+	// replay: path of the file for an answer that is too long for stdout
+	Answer *string `json:"answer,omitempty"`
+	// replay: path of a file whose text RunEnded repeats, so that the host knows an answer from an old one
+	Proof *string `json:"proof,omitempty"`
 	// environment that every exec starts from
 	Env    map[string]string `json:"env"`
 	Limits GuestLimits       `json:"limits"`
@@ -450,6 +462,57 @@ type FileListed struct {
 
 const TypeFileListed = "file_listed"
 
+type RunFile struct {
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// RunRequest: Files in, a program, artifacts out: one request, so that it can also be said to a guest that is not there yet.
+//
+// Followed by DATA: the contents of the files, one after the other, then stdin. The answer has the program's output as
+// an exec's has it, then each artifact as an event and its DATA.
+type RunRequest struct {
+	Op    string    `json:"op"`
+	Files []RunFile `json:"files"`
+	// its delivery is RESULT or LIVE
+	Program ExecRequest `json:"program"`
+	// patterns: `*` and `?` stay within one folder, `**` goes through any number, a folder stands for all in it
+	Artifacts []string `json:"artifacts"`
+	// of all of them together
+	MaxArtifactBytes int64 `json:"max_artifact_bytes"`
+	MaxArtifacts     int64 `json:"max_artifacts"`
+}
+
+const OpRunRequest = "run"
+
+// ArtifactFound: Event of a run: a file that matches; its DATA follows.
+type ArtifactFound struct {
+	Type      string `json:"type"`
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+const TypeArtifactFound = "artifact_found"
+
+// ArtifactSkipped: A file that matches and was over a cap.
+type ArtifactSkipped struct {
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+type RunEnded struct {
+	Type  string    `json:"type"`
+	Ended ExecEnded `json:"ended"`
+	// the first of them
+	Skipped      []ArtifactSkipped `json:"skipped"`
+	SkippedCount int64             `json:"skipped_count"`
+	// there were more files than were looked at, or a folder that could not be read
+	Unlisted bool    `json:"unlisted"`
+	Proof    *string `json:"proof,omitempty"`
+}
+
+const TypeRunEnded = "run_ended"
+
 type Status struct {
 	Op string `json:"op"`
 }
@@ -462,6 +525,14 @@ type Shutdown struct {
 }
 
 const OpShutdown = "shutdown"
+
+// Retire: Kill every program, and exit after so long, used or not: the files are kept for somebody who wants to look.
+type Retire struct {
+	Op     string `json:"op"`
+	KeepMS int64  `json:"keep_ms"`
+}
+
+const OpRetire = "retire"
 
 type StatusReport struct {
 	Type                string `json:"type"`

@@ -1,23 +1,27 @@
-"""Opens, finds, ends and sweeps sessions. The engine's own list is the registry: nothing is kept in this process."""
+"""Opens, finds and ends sessions. The engine's own list is the registry: nothing is kept in this process."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
 
 from .. import errors, factory, runtimes
-from ..abc import AlreadyThere, Capability, Engine, EngineStatus, Mode, SandboxRecord, SandboxSpec
+from ..abc import AlreadyThere, Engine, EngineStatus, Mode, OnProgress, SandboxRecord, SandboxSpec
+from ..asked import variable
 from ..config import Limits, Settings, settings
 from ..engines import AUTOMATIC, ENGINES, engine
-from ..policy import allow_network
+from ..policy import Request, decide
+from ..secrets import passed_environment
+from . import known, sweep
 from .keys import Namespace, SessionKey, resolve
 from .session import Session
 
-_PATIENCE = 15.0
-"""seconds for a session that ends just now to be gone"""
+_PATIENCE = 60.0
+"""seconds for a session that somebody else makes or ends just now; a busy daemon takes its time"""
 
 
 @asynccontextmanager
@@ -34,12 +38,21 @@ async def open_session(
     env: dict[str, str] | None = None,
     idle_timeout: float | None = None,
     max_lifetime: float | None = None,
+    keep_for: float | None = None,
     create: bool = True,
+    on_progress: OnProgress | None = None,
 ) -> AsyncIterator[Session]:
     """Open the session of a key, or make it.
 
     Of any number of callers with one key, in any number of processes, one creates the session (`created`), the
     others share it. Without `workflow`, `agent` and `session` it is private and ends with the `async with` block.
+
+    Args:
+        idle_timeout: seconds without a call and without a running program after which the session ends.
+        max_lifetime: seconds after which it ends in any case.
+        keep_for: seconds that it stays after `end_workflow`, for somebody who wants to look: its programs are killed,
+            its files can be read, and whatever is done in it, it then goes by its own clock.
+        on_progress: called while an image is pulled.
 
     Raises:
         SessionNotFound: there is none, and `create` is False.
@@ -47,61 +60,109 @@ async def open_session(
     """
     key = resolve(workflow, agent, session)
     config = settings()
-    allow_network(network, config)
-    chosen = await _home(key, engine or config.engine) or await factory.choose(engine, _needs(image, network))
+    kind = runtimes.runtime(runtime).name
+    for asked, least in ((idle_timeout, 0.001), (max_lifetime, 0.001), (keep_for, 0)):
+        _check_seconds(asked, least)
+    decision = decide(
+        Request(
+            mode="code",
+            runtime=kind,
+            image=image,
+            engine=engine,
+            network=network,
+            limits=limits,
+            idle_timeout=idle_timeout,
+            max_lifetime=max_lifetime,
+        ),
+        config,
+    )
+    if create:  # one that is there can be closed, whatever is allowed by now
+        decision.require()
+    needs = factory.needs(Mode.CODE, image=image, network=network)
     spec = SandboxSpec(
         name=key.sandbox_name,
         mode=Mode.CODE,
-        runtime=runtimes.runtime(runtime).name,
+        runtime=kind,
         image=image,
-        workspace="/workspace",
-        limits=limits or Limits(),
+        workspace=config.code_workdir,
+        limits=decision.limits,
         network=network,
-        env=env or {},
-        idle_timeout=_seconds(idle_timeout, config.idle_timeout),
-        max_lifetime=_seconds(max_lifetime, config.max_lifetime),
+        env={**passed_environment(config), **_checked(env or {})},
+        idle_timeout=decision.idle_timeout,
+        max_lifetime=decision.max_lifetime,
+        keep_for=config.keep_for if keep_for is None else keep_for,
+        on_progress=on_progress,
         labels=key.labels(),
     )
-    async with await _open(chosen, key, spec, config, create) as opened:
+    found = await _find(key, engine or config.engine)
+    chosen = found[0] if found else await factory.choose(engine, Mode.CODE, needs)
+    if not found:
+        sweep.in_background(chosen)
+    async with await _open(chosen, key, spec, config, create, found[1] if found else None) as opened:
+        if found:
+            sweep.in_background(chosen)
         yield opened
 
 
-def _seconds(asked: float | None, default: float) -> float:
-    if asked is not None and not 0 < asked < math.inf:
-        raise errors.InvalidRequest("idle_timeout and max_lifetime are positive numbers of seconds")
-    return default if asked is None else asked
+def _check_seconds(asked: float | None, least: float) -> None:
+    if asked is not None and not least <= asked < math.inf:
+        raise errors.InvalidRequest("idle_timeout, max_lifetime and keep_for are numbers of seconds")
 
 
-async def _home(key: SessionKey, asked: str) -> Engine | None:
-    """The engine that has the session already, where none is named: one key is one session, whatever was asked for."""
-    if asked != "auto" or key.namespace is Namespace.PRIVATE:
+def _checked(env: dict[str, str]) -> dict[str, str]:
+    """Before anything is made, and without a word about values, which may be secrets."""
+    for name, value in env.items():
+        try:
+            variable(name)
+        except ValueError as error:
+            raise errors.InvalidRequest(str(error)) from error
+        if "\0" in value:
+            raise errors.InvalidRequest(f"the variable {name} contains a NUL byte")
+    return env
+
+
+async def _find(key: SessionKey, asked: str) -> tuple[Engine, SandboxRecord] | None:
+    """The session, on whichever engine it is where none is named: one key is one session, whatever was asked for."""
+    if key.namespace is Namespace.PRIVATE:
         return None
-    for name in AUTOMATIC:
+    for name in AUTOMATIC[Mode.CODE] if asked == "auto" else (asked,):
         candidate = engine(name)
-        if (await candidate.check()).available and await candidate.find(key.sandbox_name) is not None:
-            return candidate
+        with suppress(errors.EngineUnavailable):
+            if found := await candidate.find(key.sandbox_name):
+                return candidate, found
     return None
 
 
-async def _open(chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Settings, create: bool) -> Session:
-    deadline = anyio.current_time() + _PATIENCE
+async def _open(
+    chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Settings, create: bool, found: SandboxRecord | None
+) -> Session:
+    deadline, pause = anyio.current_time() + _PATIENCE, 0.02
     while anyio.current_time() < deadline:
-        found = await chosen.find(spec.name)
         if found is not None:
             session = Session(key, chosen, found, False, found.spec_digest != spec.digest, config)
             try:
                 await session.guest()
             except (errors.SessionNotFound, errors.SessionLost):
                 await anyio.sleep(0.05)  # it ends just now
+                found = await chosen.find(spec.name)
                 continue
-            return session
+            return _met(session)
         if not create:
             raise errors.SessionNotFound(f"there is no session {key}; open it first")
         try:
-            return await _create(chosen, key, spec, config)
+            return _met(await _create(chosen, key, spec, config))
         except AlreadyThere:
-            continue  # somebody else was faster: share theirs
+            found = await chosen.find(spec.name)  # somebody else was faster: share theirs
+            if found is None:  # when it runs: whoever asks without a pause keeps the daemon from starting it
+                await anyio.sleep(pause)
+                pause = min(2 * pause, 0.5)
     raise errors.EngineFailed(f"the session {key} comes and goes; try again")
+
+
+def _met(session: Session) -> Session:
+    if session.key.namespace is not Namespace.PRIVATE:
+        session.workspace_lost = known.meet(session.record)
+    return session
 
 
 async def _create(chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Settings) -> Session:
@@ -116,15 +177,9 @@ async def _create(chosen: Engine, key: SessionKey, spec: SandboxSpec, config: Se
     return session
 
 
-def _needs(image: str | None, network: bool) -> frozenset[Capability]:
-    needs = {Capability.CODE, Capability.NETWORK_ON if network else Capability.NETWORK_OFF}
-    return frozenset(needs | ({Capability.IMAGES} if image else set()))
-
-
 async def _sessions(only: str | None) -> list[tuple[Engine, SessionKey, SandboxRecord]]:
     found: list[tuple[Engine, SessionKey, SandboxRecord]] = []
-    for name in [only] if only and only != "auto" else ENGINES:
-        one = engine(name)
+    for one in sweep.named(only):
         if not (await one.check()).available:
             continue
         for record in await one.list():
@@ -138,21 +193,25 @@ async def list_sessions(engine: str | None = None) -> list[tuple[SessionKey, San
     return [(key, record) for _, key, record in await _sessions(engine) if record.alive]
 
 
-async def end_workflow(workflow: str, *, engine: str | None = None) -> int:
-    """End all sessions of a workflow, whatever their names. Returns how many there were."""
-    return await _remove(engine, lambda key, _: key.namespace is Namespace.WORKFLOW and key.id == workflow)
+async def end_workflow(workflow: str, *, engine: str | None = None, keep_for: float | None = None) -> int:
+    """End all sessions of a workflow, whatever their names. Returns how many there were.
 
+    Args:
+        keep_for: seconds that they stay for a look; None: as each was opened with, 0: not at all.
 
-async def sweep(*, engine: str | None = None) -> int:
-    """Remove what dead sessions left. Any process may do it at any time. Returns how many there were."""
-    return await _remove(engine, lambda _, record: not record.alive)
-
-
-async def _remove(only: str | None, doomed: Callable[[SessionKey, SandboxRecord], bool]) -> int:
-    chosen = [(one, record) for one, key, record in await _sessions(only) if doomed(key, record)]
-    async with anyio.create_task_group() as tasks:
-        for one, record in chosen:
-            tasks.start_soon(one.destroy, record)
+    Raises:
+        EngineError: some could not be ended; all others were.
+    """
+    _check_seconds(keep_for, 0)
+    config = settings()
+    chosen = [
+        (Session(key, one, record, False, False, config), record)
+        for one, key, record in await _sessions(engine)
+        if key.namespace is Namespace.WORKFLOW and key.id == workflow
+    ]
+    await sweep.each(
+        partial(session.close, keep_for=record.keep_for if keep_for is None else keep_for) for session, record in chosen
+    )
     return len(chosen)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import anyio
 
-from .. import errors
+from .. import errors, policy
 from ..abc import Effective, Engine, SandboxRecord
 from ..config import Settings
 from ..guest.client import GuestClient, OnOutput, Source
@@ -17,11 +16,12 @@ from ..guest.command import Command, encoded
 from ..guest.connection import Connection
 from ..guest.protocol import Background, ExecInfo, StatusReport
 from ..results import ExecResult, FileEntry, Listing, OutputRead
+from . import known, transfer
 from .keys import Namespace, SessionKey
+from .transfer import MAX_FILES, Copied, OnTransfer
 
 Words = str | Sequence[str]
 """A command: a string is a line for `sh -c`, a list is a program and its arguments."""
-_UPLOAD_BYTES = 1 << 20
 
 
 class Session:
@@ -42,8 +42,11 @@ class Session:
         """True: this call made it; False: it was there and is shared"""
         self.changed = changed
         """True: it was there, with another runtime or other limits than this call asked for; see `effective`"""
+        self.workspace_lost = False
+        """True: this process had another sandbox under this key, which it did not close, and all that was in it is
+        gone: it died, was killed or removed, or its time was over"""
         self._engine = engine
-        self._record = record
+        self.record = record
         self._settings = settings
         self._client: GuestClient | None = None
         self._connecting = anyio.Lock()
@@ -52,7 +55,7 @@ class Session:
     @property
     def effective(self) -> Effective:
         """Engine, runtime, limits and network as they really are."""
-        return self._record.effective
+        return self.record.effective
 
     async def __aenter__(self) -> Session:
         return self
@@ -76,12 +79,26 @@ class Session:
         if self._closed:
             raise errors.SessionClosed(f"the session {self.key} is closed; open it again")
         client = self._client
-        if client is not None and not client.connection.lost:
+        if client is not None and not client.connection.lost and not client.doubtful:
             return client
         async with self._connecting:
-            if self._client is None or self._client.connection.lost:
-                self._client = GuestClient(await Connection.open(await self._engine.dial(self._record)))
+            if self._client is None or not await self._client.usable():
+                self._client = GuestClient(await self._connect())
             return self._client
+
+    async def _connect(self) -> Connection:
+        stream = await self._engine.dial(self.record)
+        try:
+            return await Connection.open(stream)
+        except errors.ProtocolMismatch:
+            raise
+        except (errors.ProtocolError, errors.SessionLost) as error:
+            # The engine's own words where a guest was expected, or none at all: it may have ended just now.
+            if await self._engine.find(self.record.name) is None:
+                raise errors.SessionNotFound(
+                    f"the session {self.key} has ended, and its workspace is gone; open it again"
+                ) from error
+            raise
 
     async def release(self) -> None:
         """Let go of the session without ending it."""
@@ -89,11 +106,29 @@ class Session:
             await self._client.aclose()
             self._client = None
 
-    async def close(self) -> None:
-        """End the session for everybody and remove it. Closing again is fine."""
+    async def close(self, *, keep_for: float = 0) -> None:
+        """End the session for everybody and remove it. Closing again is fine.
+
+        Args:
+            keep_for: seconds that it stays for somebody who wants to look: its programs are killed, its files can be
+                read by whoever opens it, and then it goes by its own clock.
+        """
+        known.forget(self.record)
+        if keep_for > 0 and not self._closed and await self._retire(keep_for):
+            return
         self._closed = True
         await self.release()
-        await self._engine.destroy(self._record)
+        await self._engine.destroy(self.record)
+
+    async def _retire(self, keep_for: float) -> bool:
+        """False if it has nothing to be kept, or does not answer."""
+        try:
+            await (await self.guest()).retire(keep_for)
+        except errors.SessionError:
+            return False
+        self._closed = True
+        await self.release()
+        return True
 
     # --- programs
 
@@ -160,7 +195,7 @@ class Session:
             cwd=cwd,
             env=dict(env or {}),
             user=user,
-            timeout=self._settings.default_timeout if timeout is None else timeout,
+            timeout=policy.timeout(timeout, self._settings),
             stdout_cap_bytes=self._settings.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
             stderr_cap_bytes=self._settings.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
             background=Background.KEEP if keep else Background.KILL,
@@ -197,29 +232,46 @@ class Session:
     async def move(self, source: str, destination: str, *, overwrite: bool = False) -> FileEntry:
         return await (await self.guest()).move(source, destination, overwrite)
 
-    async def upload(self, source: str | Path, path: str, *, mode: int | None = None) -> FileEntry:
-        """Copy a file of the host into the workspace, in pieces: its size does not matter."""
+    async def upload(
+        self,
+        source: str | Path,
+        path: str,
+        *,
+        mode: int | None = None,
+        on_progress: OnTransfer | None = None,
+        max_files: int = MAX_FILES,
+    ) -> Copied:
+        """Copy a file of this machine into the workspace, or a folder with all that is in it; in pieces, so that size
+        does not matter. Permission bits are kept, unless `mode` is given. See `transfer` for the rules.
 
-        async def pieces() -> AsyncIterator[bytes]:
-            async with await anyio.open_file(source, "rb") as file:
-                while piece := await file.read(_UPLOAD_BYTES):
-                    yield piece
+        Raises:
+            TooManyFiles: the folder holds more than `max_files`; nothing was copied.
+        """
+        return await transfer.upload(await self.guest(), source, path, mode, on_progress, max_files)
 
-        return await (await self.guest()).write_file(path, pieces(), mode)
+    async def download(
+        self,
+        path: str,
+        target: str | Path,
+        *,
+        on_progress: OnTransfer | None = None,
+        max_files: int = MAX_FILES,
+        max_bytes: int | None = None,
+    ) -> Copied:
+        """Copy a file of the workspace to this machine, or a folder with all that is in it. Nothing is written outside
+        of the target, whatever the names inside are. See `transfer` for the rules.
 
-    async def download(self, path: str, target: str | Path) -> int:
-        """Copy a file of the workspace to the host; it appears when it is complete. Returns its size."""
-        part = anyio.Path(f"{target}.{secrets.token_hex(4)}.part")
-        try:
-            async with await part.open("wb") as file:
-                # Straight to the file: the operating system's buffer takes it faster than a thread would.
-                await (await self.guest()).read_file_into(path, file.wrapped.write)
-                size = await file.tell()
-            await part.replace(target)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await part.unlink(missing_ok=True)
-        return size
+        Args:
+            max_bytes: the most that is copied; without it, what the workspace may hold. Files with holes may be larger.
+
+        Raises:
+            TooManyFiles: the folder holds more than `max_files`; so many were copied.
+            FileTooLarge: there are more than `max_bytes`.
+        """
+        workspace_mb = self.effective.limits.get("workspace_mb")
+        if max_bytes is None and workspace_mb is not None:
+            max_bytes = workspace_mb << 20
+        return await transfer.download(await self.guest(), path, target, on_progress, max_files, max_bytes)
 
     async def status(self) -> StatusReport:
         """How long it has been up and idle, what runs, how full the workspace is."""

@@ -1,7 +1,8 @@
-"""The container of one sandbox: profiles, limits, the guest."""
+"""The container of one sandbox, in the words of the daemon's API: profiles, limits, the guest."""
 
 from __future__ import annotations
 
+import functools
 import io
 import tarfile
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from ...abc import Effective, SandboxSpec
 from ...guest.binary import guest_path
 from ...guest.protocol import GuestConfig, GuestLimits
 from . import seccomp
-from .daemon import Client
+from .about import About
+from .images import Image
 
 HOME = "/home/sandbox"
 FOLDER = "/.holdfast"
@@ -19,9 +21,21 @@ GUEST = f"{FOLDER}/guest"
 SOCKET_FOLDER = f"{FOLDER}-run"
 SOCKET = f"{SOCKET_FOLDER}/sock"
 STRICT_USER = 65532
+DIAL_USER = 65531
+"""of the way in: programs that are not root cannot stop or kill what belongs to somebody else"""
 _TMP_MB, _HOME_MB, _SHM_MB, _GUEST_MB = 64, 16, 16, 64
-_GUEST_TASKS = 96
-"""threads of the guest and its supervisors"""
+_GUEST_TASKS = 104
+"""threads of the guest and its supervisors, and their parked children"""
+_HELD_BY = {
+    "memory_mb": "the container's cgroup",
+    "processes": "the container's cgroup",
+    "cpu_millicores": "the container's cgroup",
+    "workspace_mb": "a tmpfs of this size",
+    "max_files": "the inodes of that tmpfs",
+    "max_file_size_bytes": "RLIMIT_FSIZE",
+    "open_files": "RLIMIT_NOFILE",
+    "root_file_system_mb": "a quota of the daemon's storage",
+}
 # What package managers need as root of the container, and what the guest needs to start programs as somebody else.
 _STANDARD_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL"]
 
@@ -31,88 +45,107 @@ class Container:
     """All that a container is made from."""
 
     spec: SandboxSpec
-    image: str
-    """the image's id: a tag may move between the check and the start"""
-    reference: str
+    image: Image
     profile: Literal["standard", "strict"]
-    arch: str
-    cgroup_version: int
+    about: About
+    serves: Literal["serve", "run"]
+    """whether its guest listens for hosts, or has one, on its stdin and stdout"""
+    quota: bool
+    """the storage driver bounds the root file system"""
 
     @property
     def user(self) -> int:
         return STRICT_USER if self.profile == "strict" else 0
 
-    def create(self, client: Client, labels: dict[str, str]) -> str:
-        """Create it, with the guest in it, not yet started. Blocks. Returns its id."""
-        made = client.create_container(
-            self.image,
-            [GUEST, "serve", self._config().model_dump_json()],
-            name=self.spec.name,
-            entrypoint=[],
-            user=f"{self.user}:{self.user}",
-            working_dir="/",
-            hostname="sandbox",
-            environment={},
-            labels=labels,
-            volumes=[FOLDER],  # read-only containers take files into volumes only; it goes away with the container
-            stop_signal="SIGKILL",
-            host_config=self._host_config(client),
-        )["Id"]
-        client.put_archive(made, FOLDER, _guest_archive(self.arch))
-        return str(made)
+    def body(self, labels: dict[str, str]) -> dict[str, Any]:
+        """What is sent to make it."""
+        return {
+            "Image": self.image.id,
+            "Entrypoint": [GUEST],
+            "Cmd": [self.serves, "-"],
+            "User": f"{self.user}:{self.user}",
+            "WorkingDir": "/",
+            "Hostname": "sandbox",
+            "Labels": labels,
+            "Volumes": {FOLDER: {}},  # read-only containers take files into volumes only; it goes with the container
+            "Healthcheck": {"Test": ["NONE"]},  # an image's own would be run beside the guest
+            "StopSignal": "SIGKILL",
+            # By stdin the guest gets its config, and its first host talks to it. When that one goes, stdin ends.
+            "OpenStdin": True,
+            "StdinOnce": True,
+            "AttachStdin": True,
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "HostConfig": self.host_config(),
+        }
 
-    def _host_config(self, client: Client) -> Any:
+    def host_config(self) -> dict[str, Any]:
         limits, strict = self.spec.limits, self.profile == "strict"
-        owner = f"uid={self.user},gid={self.user}"
-        workspace = "" if limits.workspace_mb is None else f",size={limits.workspace_mb}m"
+        asked: dict[str, Any] = {
+            "AutoRemove": True,
+            "RestartPolicy": {"Name": "no"},
+            "Init": False,  # a daemon may be set to put a PID 1 of its own before ours
+            "NetworkMode": "bridge" if self.spec.network else "none",
+            "IpcMode": "private",
+            "ShmSize": _SHM_MB << 20,
+            "ReadonlyRootfs": strict,
+            "Tmpfs": self._tmpfs(),
+            "CapDrop": ["ALL"],
+            "CapAdd": None if strict else _STANDARD_CAPABILITIES,
+            "SecurityOpt": [
+                "no-new-privileges:true",
+                f"seccomp={seccomp.profile(self.about.arch, self.spec.network)}",
+            ],
+            "OomScoreAdj": 500,
+            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+            "LogConfig": {"Type": "none", "Config": {}},
+        }
+        if limits.memory_mb is not None:
+            asked["Memory"] = (limits.memory_mb + self._beside_mb) << 20
+            if self.about.counts_swap:
+                asked["MemorySwap"] = asked["Memory"]
+        if limits.processes is not None:
+            asked["PidsLimit"] = limits.processes + _GUEST_TASKS
+        if limits.cpu_millicores is not None:
+            asked |= {"CpuPeriod": 100_000, "CpuQuota": limits.cpu_millicores * 100}
+        if self.quota:
+            asked["StorageOpt"] = {"size": f"{limits.workspace_mb}m"}
+        return asked
+
+    @property
+    def _beside_mb(self) -> int:
+        """What counts as memory beside the programs: a full tmpfs must not kill the session."""
+        beside = (self.spec.limits.workspace_mb or 0) + _GUEST_MB + _SHM_MB
+        return beside + _TMP_MB + _HOME_MB if self.profile == "strict" else beside
+
+    def _tmpfs(self) -> dict[str, str]:
+        limits, owner = self.spec.limits, f"uid={self.user},gid={self.user}"
+        size = "" if limits.workspace_mb is None else f",size={limits.workspace_mb}m"
         inodes = "" if limits.max_files is None else f",nr_inodes={limits.max_files + 8}"
         tmpfs = {
-            self.spec.workspace: f"rw,exec,nosuid,nodev,mode=0755,{owner}{workspace}{inodes}",
-            SOCKET_FOLDER: f"rw,noexec,nosuid,nodev,size=64k,nr_inodes=8,mode=0700,{owner}",
+            self.spec.workspace: f"rw,exec,nosuid,nodev,mode=0755,{owner}{size}{inodes}",
+            SOCKET_FOLDER: f"rw,noexec,nosuid,nodev,size=64k,nr_inodes=8,mode=0710,{owner}",
         }
-        memory = None
-        if limits.memory_mb is not None:
-            # What lies in a tmpfs counts as memory: a full workspace must not kill the session.
-            memory = (limits.memory_mb + (limits.workspace_mb or 0) + _GUEST_MB + _SHM_MB) << 20
-        if strict:
+        if self.profile == "strict":
             tmpfs["/tmp"] = f"rw,exec,nosuid,nodev,size={_TMP_MB}m,nr_inodes=16384,mode=1777"
             tmpfs[HOME] = f"rw,nosuid,nodev,size={_HOME_MB}m,nr_inodes=4096,mode=0700,{owner}"
-            if memory is not None:
-                memory += (_TMP_MB + _HOME_MB) << 20
-        cpu = {} if limits.cpu_millicores is None else {"cpu_period": 100_000, "cpu_quota": limits.cpu_millicores * 100}
-        return client.create_host_config(
-            auto_remove=True,
-            network_mode="bridge" if self.spec.network else "none",
-            ipc_mode="private",
-            shm_size=f"{_SHM_MB}m",
-            read_only=strict,
-            tmpfs=tmpfs,
-            cap_drop=["ALL"],
-            cap_add=None if strict else _STANDARD_CAPABILITIES,
-            security_opt=["no-new-privileges:true", f"seccomp={seccomp.profile(self.arch, self.spec.network)}"],
-            mem_limit=memory,
-            memswap_limit=memory,
-            pids_limit=None if limits.processes is None else limits.processes + _GUEST_TASKS,
-            oom_score_adj=500,
-            ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}],
-            log_config={"Type": "none", "Config": {}},
-            **cpu,
-        )
+        return tmpfs
 
-    def _config(self) -> GuestConfig:
+    def guest_config(self) -> GuestConfig:
         limits = self.spec.limits
-        v2 = self.cgroup_version == 2
+        v2 = self.about.cgroup_version == 2
         return GuestConfig(
             workspace=self.spec.workspace,
             socket=SOCKET,
-            idle_timeout_ms=None if self.spec.idle_timeout is None else round(self.spec.idle_timeout * 1000),
-            max_lifetime_ms=None if self.spec.max_lifetime is None else round(self.spec.max_lifetime * 1000),
+            idle_timeout_ms=_ms(self.spec.idle_timeout),
+            max_lifetime_ms=_ms(self.spec.max_lifetime),
             env={
                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                "HOME": HOME if self.profile == "strict" else "/root",
                 "LANG": "C.UTF-8",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
+                **self.image.env,
+                "HOME": HOME if self.profile == "strict" else "/root",
                 **self.spec.env,
             },
             limits=GuestLimits(
@@ -123,22 +156,45 @@ class Container:
             pids_events=f"/sys/fs/cgroup/{'pids.events' if v2 else 'pids/pids.events'}",
         )
 
-    def effective(self) -> Effective:
-        limits = self.spec.limits
+    def effective(self, host: dict[str, Any]) -> Effective:
+        """The sandbox as `host`, its HostConfig, says."""
+        limits = self.spec.limits.model_dump(exclude_none=True)
+        if "memory_mb" in limits:
+            limits["memory_mb"] = (host["Memory"] >> 20) - self._beside_mb
+        if "processes" in limits:
+            limits["processes"] = host["PidsLimit"] - _GUEST_TASKS
+        if "cpu_millicores" in limits:
+            limits["cpu_millicores"] = host["CpuQuota"] * 1000 // host["CpuPeriod"]
+        if self.quota:
+            limits["root_file_system_mb"] = limits["workspace_mb"]
+        held_by = {name: why for name, why in _HELD_BY.items() if name in limits}
+        not_held: dict[str, str] = {}
+        if "memory_mb" in limits and not self.about.counts_swap:
+            not_held["memory_mb"] = "holds without swap: this daemon's kernel does not count that"
         return Effective(
             engine="docker",
             runtime=self.spec.runtime,
-            image=self.reference,
+            image=self.image.reference,
             workspace=self.spec.workspace,
-            network=self.spec.network,
+            network=host["NetworkMode"] != "none",
             profile=self.profile,
-            limits=limits.model_dump(exclude_none=True),
-            not_held={},
+            limits=limits,
+            not_held=not_held,
+            held_by=held_by,
         )
 
 
-def _guest_archive(arch: str) -> bytes:
-    """An uncompressed tar: a daemon unpacks a compressed one with programs of the container (CVE-2026-41567)."""
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))
+
+
+@functools.cache
+def guest_archive(arch: str) -> bytes:
+    """An uncompressed tar: a daemon unpacks a compressed one with programs of the container (CVE-2026-41567).
+
+    Readable, other than on `local`: a supervisor can so offer its programs to the kernel before the guest when memory
+    runs out. What could take over one in its first moment is still under the container's own seccomp profile.
+    """
     program = guest_path(arch).read_bytes()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:

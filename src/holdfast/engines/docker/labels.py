@@ -13,13 +13,15 @@ import hmac
 import json
 import os
 import secrets
+from dataclasses import asdict
 from pathlib import Path
 
-from ...abc import SandboxSpec
+from ...abc import Effective, SandboxSpec
 
 PREFIX = "holdfast."
 MANAGED = PREFIX + "managed"
-_NAMES = ("managed", "name", "created", "digest", "effective", "key")
+OWNER = PREFIX + "owner"
+_NAMES = ("managed", "owner", "name", "created", "expiry", "keep_for", "digest", "effective", "key")
 
 
 def owner_key() -> bytes:
@@ -44,14 +46,22 @@ def _key_of_this_user() -> bytes:
         return path.read_bytes()
 
 
-def make(spec: SandboxSpec, effective: dict[str, object], created_at: float) -> dict[str, str]:
+def owner() -> str:
+    """Tells the owner's containers from those of others on one daemon, and tells nothing of the key."""
+    return hmac.new(owner_key(), b"owner", hashlib.sha256).hexdigest()[:16]
+
+
+def make(spec: SandboxSpec, effective: Effective, created_at: float) -> dict[str, str]:
     """All labels of a container."""
     labels = {
         MANAGED: "1",
+        OWNER: owner(),
         PREFIX + "name": spec.name,
         PREFIX + "created": repr(created_at),
+        PREFIX + "expiry": "" if spec.max_lifetime is None else repr(created_at + spec.max_lifetime),
+        PREFIX + "keep_for": repr(spec.keep_for),
         PREFIX + "digest": spec.digest,
-        PREFIX + "effective": json.dumps(effective),
+        PREFIX + "effective": json.dumps(asdict(effective)),
         PREFIX + "key": json.dumps(spec.labels),
     }
     return {**labels, PREFIX + "signature": _sign(labels)}

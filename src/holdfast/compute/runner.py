@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import posixpath
 import secrets
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import fields
 
-from .. import errors, factory, runtimes
-from ..abc import Capability, Effective, Mode, SandboxSpec
-from ..config import Limits, Settings, settings
-from ..guest.client import GuestClient, OnOutput, Source
+from .. import factory, runtimes, telemetry
+from ..abc import Effective, Mode, OnProgress, SandboxSpec
+from ..config import Limits, settings
+from ..guest.client import OnOutput, Source
 from ..guest.command import Command, encoded
-from ..guest.connection import Connection
-from ..policy import allow_network
-from ..results import ExecResult, RunResult
-from . import artifacts as artifact_files
+from ..guest.oneshot import OneShot, Order, Outcome
+from ..policy import Decision, Request, clamp
+from ..results import RunResult
+from ..secrets import passed_environment
+from .inputs import checked_files
+from .packages import checked_packages
 
-WORKSPACE = "/work"
-_COPYING_SECONDS = 600.0
-"""time for files to go in and artifacts to come out"""
+_COPYING_SECONDS = 30.0
+_COPYING_BYTES_PER_SECOND = 4e6
+"""how slow files may go in and artifacts come out"""
+_SILENCE_SECONDS = 15.0
+"""without a request and without a program, a run's client is gone"""
 
 
 async def run(
@@ -37,7 +42,9 @@ async def run(
     network: bool = False,
     limits: Limits | None = None,
     engine: str | None = None,
+    cache: bool = False,
     on_output: OnOutput | None = None,
+    on_progress: OnProgress | None = None,
     max_stdout_bytes: int | None = None,
     max_stderr_bytes: int | None = None,
 ) -> RunResult:
@@ -46,7 +53,10 @@ async def run(
     Args:
         files: path in the working directory -> contents, written before the program starts.
         artifacts: patterns of files to return, such as `out/*.png` or `**/*.csv`.
-        on_output: called with "stdout" or "stderr" and bytes while the program runs.
+        packages: of the runtime's language, such as `pandas==2.2`; installed with network, the code runs without.
+        cache: an equal run that this engine had before may be answered with what came out then; `cached` says so.
+        on_output: called with "stdout" or "stderr" and bytes while the program runs; on Dagger, when it has ended.
+        on_progress: called while an image is pulled.
 
     Returns:
         A result, also when the program fails, is killed or runs out of time: see `end_cause`.
@@ -55,86 +65,124 @@ async def run(
         InvalidRequest: empty code, an unknown runtime or engine, NUL in a text.
         PolicyError: the operator does not allow it.
         EngineUnavailable: no engine here can do it; says which lacks what.
+        PackagesFailed: a package could not be installed; the installer's own words.
         FileError: a file of `files` could not be written.
+        SessionLost: the engine went away; nobody knows how far the program came.
     """
     kind = runtimes.runtime(runtime)
     config = settings()
-    if not code.strip():
-        raise errors.InvalidRequest("there is no code to run")
-    allow_network(network, config)
-    seconds = config.default_timeout if timeout is None else timeout
-    command = Command(
-        argv=(*kind.command, f"{WORKSPACE}/{kind.script}", *args),
-        env=dict(env or {}),
-        timeout=seconds,
-        stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
-        stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
+    node = kind.name == "node"
+    request = Request(
+        runtime=kind.name,
+        image=image,
+        engine=engine,
+        network=network,
+        timeout=timeout,
+        limits=limits,
+        pip_packages=() if node else packages,
+        npm_packages=packages if node else (),
     )
+    decision = clamp(request, config)
+    seconds, workspace = decision.timeout, config.compute_workdir
+    order = Order(
+        command=Command(
+            argv=(*kind.command, f"{workspace}/{kind.script}", *args),
+            env={**passed_environment(config), **(env or {})},
+            timeout=seconds,
+            stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
+            stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
+        ),
+        files=checked_files(kind.script, code, files or {}, decision.limits, workspace),
+        stdin=encoded(stdin) if isinstance(stdin, str) else stdin,
+        artifacts=artifacts,
+        max_artifact_bytes=config.max_artifact_bytes,
+        max_artifacts=config.max_artifacts_count,
+        on_output=on_output,
+    )
+    size = sum(map(len, order.files.values())) + order.max_answer_bytes
     spec = SandboxSpec(
         name=f"run-{secrets.token_hex(8)}",
         mode=Mode.COMPUTE,
         runtime=kind.name,
         image=image,
-        workspace=WORKSPACE,
-        limits=limits or Limits(),
+        workspace=workspace,
+        limits=decision.limits,
         network=network,
+        packages=checked_packages(kind.name, packages),
+        cache=cache,
+        timeout=seconds,
         # Whatever becomes of us: a run's sandbox ends by its own clock.
-        max_lifetime=seconds + _COPYING_SECONDS,
+        idle_timeout=_SILENCE_SECONDS,
+        max_lifetime=seconds + _COPYING_SECONDS + size / _COPYING_BYTES_PER_SECOND,
+        on_progress=on_progress,
     )
-    _check_files(files or {}, spec.limits, kind.script)
-    chosen = await factory.choose(engine, _needs(image, network, packages))
-    async with chosen.once(spec) as (stream, effective):
-        guest = GuestClient(await Connection.open(stream))
-        for path, content in {kind.script: code, **(files or {})}.items():
-            await guest.write_file(path, encoded(content) if isinstance(content, str) else content)
-        data = encoded(stdin) if isinstance(stdin, str) else stdin
-        ended = await guest.exec(command, data, on_output)
-        kept, skipped = await artifact_files.collect(guest, artifacts, config)
-    return _result(ended, kind.name, effective, command, kept, skipped, config)
+    return await _traced(spec, order, engine, decision)
 
 
-def _check_files(files: Mapping[str, str | bytes], limits: Limits, script: str) -> None:
-    if script in {
-        posixpath.relpath(path, WORKSPACE) if path.startswith("/") else posixpath.normpath(path) for path in files
-    }:
-        raise errors.InvalidRequest(f"the code itself is written to {script}; give your file another name")
-    if limits.max_files is not None and len(files) >= limits.max_files:
-        raise errors.TooManyFiles(f"{len(files)} files are too many; the limit is {limits.max_files - 1}")
-    for path, content in files.items():
-        if limits.max_file_size_bytes is not None and len(content) > limits.max_file_size_bytes:
-            raise errors.FileTooLarge(f"{path} has {len(content)} bytes; the limit is {limits.max_file_size_bytes}")
+async def _traced(spec: SandboxSpec, order: Order, engine: str | None, decision: Decision) -> RunResult:
+    started = time.perf_counter()
+    about: dict[str, telemetry.Value] = {"runtime": spec.runtime, "image": spec.image}
+    telemetry.event("sandbox_run_started", {"run_id": spec.name, **about})
+    with telemetry.span("sandbox_run", timeout_seconds=order.command.timeout, **about) as span:
+        result: RunResult | None = None
+        try:
+            result = await _run(spec, order, engine, decision)
+        finally:
+            duration = (time.perf_counter() - started) * 1000
+            telemetry.count_run(spec.runtime, result is not None and result.ok, duration)
+            ended: dict[str, telemetry.Value] = {"exit_code": None, "end_cause": "error"}
+            if result is not None:
+                ended = {
+                    "engine": result.engine,
+                    "exit_code": result.exit_code,
+                    "end_cause": result.end_cause.value,
+                    "stdout_bytes": result.stdout_total_bytes,
+                    "stderr_bytes": result.stderr_total_bytes,
+                    "artifacts_count": len(result.artifacts),
+                }
+                span.set(**ended)
+                if not result.ok:
+                    telemetry.failed(span, result.end_cause.value)
+            telemetry.event("sandbox_run_finished", {"run_id": spec.name, "duration_ms": duration, **about, **ended})
+    return result
 
 
-def _needs(image: str | None, network: bool, packages: Sequence[str]) -> frozenset[Capability]:
-    needs = {Capability.COMPUTE, Capability.NETWORK_ON if network else Capability.NETWORK_OFF}
-    if image:
-        needs.add(Capability.IMAGES)
-    if packages:
-        needs.add(Capability.PACKAGES)
-    return frozenset(needs)
+async def _run(spec: SandboxSpec, order: Order, engine: str | None, decision: Decision) -> RunResult:
+    async with AsyncExitStack() as stack:
+        with telemetry.span("sandbox.connect"):
+            needs = factory.needs(Mode.COMPUTE, image=spec.image, network=spec.network, packages=spec.packages)
+            chosen = await factory.choose(engine, Mode.COMPUTE, needs)
+            stream, effective = await stack.enter_async_context(chosen.once(spec))
+        oneshot = OneShot(stream, order)
+        with telemetry.span("sandbox.prepare_files"):
+            await oneshot.send()
+        with telemetry.span("sandbox.exec"):
+            outcome = await oneshot.receive()
+    with telemetry.span("sandbox.collect_outputs"):
+        result = _result(outcome, spec, effective, order, decision)
+    with telemetry.span("sandbox.collect_artifacts", artifacts_count=len(result.artifacts)):
+        return result
 
 
-def _result(
-    ended: ExecResult,
-    runtime: str,
-    effective: Effective,
-    command: Command,
-    kept: tuple[artifact_files.Artifact, ...],
-    skipped: tuple[str, ...],
-    config: Settings,
-) -> RunResult:
+def _result(outcome: Outcome, spec: SandboxSpec, effective: Effective, order: Order, decision: Decision) -> RunResult:
+    command = order.command
     return RunResult(
-        **{field.name: getattr(ended, field.name) for field in fields(ended)},
-        runtime=runtime,
+        **{field.name: getattr(outcome.result, field.name) for field in fields(outcome.result)},
+        runtime=spec.runtime,
         engine=effective.engine,
-        artifacts=kept,
-        artifacts_skipped=skipped,
+        artifacts=outcome.artifacts,
+        artifacts_skipped=outcome.skipped,
+        artifacts_skipped_count=outcome.skipped_count,
+        artifacts_unlisted=outcome.unlisted,
+        cached=spec.cache and outcome.proof not in (None, spec.name),
         limits={
             "timeout_seconds": command.timeout,
             "max_stdout_bytes": command.stdout_cap_bytes,
             "max_stderr_bytes": command.stderr_cap_bytes,
-            "max_artifact_bytes": config.max_artifact_bytes,
+            "max_artifact_bytes": decision.settings.max_artifact_bytes,
             **effective.limits,
+            **({"clamped": decision.clamped} if decision.clamped else {}),
+            **({"held_by": effective.held_by} if effective.held_by else {}),
             **({"not_held": effective.not_held} if effective.not_held else {}),
         },
     )

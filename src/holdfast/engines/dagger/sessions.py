@@ -1,0 +1,85 @@
+"""The session that all runs of this process share: made when it is first needed, replaced when it is worn or dead."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+
+from ... import errors
+from . import cli
+from .address import FIX, NOT_SET, Address
+from .prepare import greet
+from .session import DaggerSession
+
+
+class Sessions:
+    """At most one that takes new runs; a worn one ends with its last run. Safe to use from many threads and loops."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._current: DaggerSession | None = None
+        self._where: Address | None = None
+        atexit.register(self.close)
+
+    @asynccontextmanager
+    async def use(self, where: Address | None, recycle_after: int) -> AsyncIterator[DaggerSession]:
+        """A living session with the engine at `where`, for one run.
+
+        Raises:
+            EngineUnavailable: there is no engine; says what to do.
+        """
+        if where is None:
+            raise errors.EngineUnavailable(f"{NOT_SET}; {FIX}")
+        found = self._take(where, recycle_after)
+        if found is None:
+            found = await anyio.to_thread.run_sync(self._start, where, recycle_after, abandon_on_cancel=True)
+        try:
+            await greet(found)
+            yield found
+        finally:
+            self._give(found)
+
+    def _take(self, where: Address, recycle_after: int) -> DaggerSession | None:
+        with self._lock:
+            current = self._current
+            fits = current is not None and where == self._where and not current.retired and current.alive
+            if current is None or not fits or current.runs >= recycle_after:
+                return None
+            current.runs += 1
+            current.in_flight += 1
+            return current
+
+    def _start(self, where: Address, recycle_after: int) -> DaggerSession:
+        with self._starting:
+            if found := self._take(where, recycle_after):  # somebody was faster
+                return found
+            if reason := where.unreachable():
+                raise errors.EngineUnavailable(f"{reason}; is the Dagger engine up?")
+            made = DaggerSession.start(cli.find() or cli.fetch(), where)
+            with self._lock:
+                worn, self._current, self._where = self._current, made, where
+                made.runs, made.in_flight = 1, 1
+                if worn is not None:
+                    worn.retired = True
+            if worn is not None and worn.in_flight == 0:
+                worn.close()
+            return made
+
+    def _give(self, back: DaggerSession) -> None:
+        with self._lock:
+            back.in_flight -= 1
+            over = back.retired and back.in_flight == 0
+        if over:
+            # In a thread of its own: whoever gives it back need not wait for it, and may have been cancelled.
+            threading.Thread(target=back.close).start()
+
+    def close(self) -> None:
+        with self._lock:
+            current, self._current = self._current, None
+        if current is not None:
+            current.close()

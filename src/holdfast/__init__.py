@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from .sync import open_session as open_session
     from .sync import run as run
     from .sync import sweep as sweep
+    from .sync import toolset as toolset
+    from .tools.offer import ExecutionContext as ExecutionContext
+    from .tools.tool import Tool as Tool
+    from .tools.toolset import Toolset as Toolset
 
 __version__ = "0.1.0"
 
 _HOME = {
     "EndCause": "results",
+    "ExecutionContext": "tools.offer",
     "ExecResult": "results",
     "Limits": "config",
     "Process": "sync",
@@ -42,6 +47,9 @@ _HOME = {
     "open_session": "sync",
     "run": "sync",
     "sweep": "sync",
+    "toolset": "sync",
+    "Tool": "tools.tool",
+    "Toolset": "tools.toolset",
 }
 """public name -> module that defines it"""
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import abc
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -80,6 +80,20 @@ class EngineStatus:
     """what to type"""
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far something is that a caller has to wait for."""
+
+    what: str
+    """such as `pulling python:3.11-slim`"""
+    done_bytes: int
+    total_bytes: int | None
+    """as far as it is known by now"""
+
+
+OnProgress = Callable[[Progress], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
     """A sandbox to make: all decisions are made, policy is applied."""
@@ -95,8 +109,18 @@ class SandboxSpec:
     limits: Limits
     network: bool = False
     env: dict[str, str] = field(default_factory=dict[str, str])
+    packages: tuple[str, ...] = ()
+    """of the runtime's language, to be there when the program starts"""
+    cache: bool = False
+    """compute: an equal run that the engine had before may be answered with what came out then"""
+    timeout: float | None = None
+    """compute: seconds that the program has; the guest ends it, but limits on CPU time follow from it too"""
     idle_timeout: float | None = None
     max_lifetime: float | None = None
+    keep_for: float = 0
+    """seconds that a session stays for a look after its workflow has ended; the engine only remembers it"""
+    on_progress: OnProgress | None = field(default=None, compare=False, repr=False)
+    """called in the caller's event loop while an engine does what takes long, such as a pull"""
     labels: dict[str, str] = field(default_factory=dict[str, str])
     """for people and for `list`: the session's key in readable form"""
 
@@ -121,6 +145,8 @@ class Effective:
     """each limit with its value"""
     not_held: dict[str, str]
     """limits that this engine cannot hold here, each with the reason"""
+    held_by: dict[str, str] = field(default_factory=dict[str, str])
+    """what holds each of the others"""
 
     def as_tool(self) -> dict[str, Any]:
         return {
@@ -132,6 +158,7 @@ class Effective:
             "profile": self.profile,
             "limits": self.limits,
             "not_held": self.not_held,
+            "held_by": self.held_by,
         }
 
 
@@ -149,6 +176,9 @@ class SandboxRecord:
     spec_digest: str
     """of what was asked for: a resumed session with another digest is not what the caller wanted"""
     labels: dict[str, str]
+    expires_at: float | None = None
+    """when the guest's clock ends it at the latest; seconds since 1970"""
+    keep_for: float = 0
 
 
 class AlreadyThere(Exception):
@@ -159,6 +189,8 @@ class Engine(abc.ABC):
     """Hosts sandboxes."""
 
     name: ClassVar[str]
+    swept_in_background: ClassVar[bool] = False
+    """What dead sandboxes left is removed now and then, by another event loop; `list` and `destroy` must not mind."""
 
     @abc.abstractmethod
     async def check(self) -> EngineStatus:
@@ -190,13 +222,21 @@ class Engine(abc.ABC):
     async def list(self) -> Sequence[SandboxRecord]:
         """All sandboxes of this engine that are ours, dead ones that left something too."""
 
+    async def notes(self) -> dict[str, str]:
+        """What only a look from inside can tell, for `doctor`: it may run something, and fetch an image for that."""
+        return {}
+
     async def find(self, name: str) -> SandboxRecord | None:
         """The living sandbox of this name."""
         return next((record for record in await self.list() if record.name == name and record.alive), None)
 
     @asynccontextmanager
     async def once(self, spec: SandboxSpec) -> AsyncIterator[tuple[anyio.abc.ByteStream, Effective]]:
-        """A sandbox for one run: gone when the block is left. An engine that can do it in one step overrides this."""
+        """A sandbox for one run: gone when the block is left. An engine that can do it in one step overrides this.
+
+        An engine that has no stream while a program runs yields a `ReplayStream`: it is given all that the host has to
+        say, starts a guest that replays it, and gives back all that the guest said.
+        """
         record = await self.create(spec)
         try:
             stream = await self.dial(record)

@@ -2,13 +2,15 @@
 
     SandboxError
       InvalidRequest (ValueError)        what was asked for makes no sense: empty code, NUL in an argument …
-      ConfigError (ValueError)           a prompt file or a setting is wrong; knows file, line and key
+      ConfigError (ValueError)           a prompt file or a setting is wrong; knows file, line, column and key
       PolicyError                        the operator does not allow it
+        ImageNotAllowed                  the operator does not allow this image
       EngineError                        our side failed
         EngineUnavailable                no engine can do it here; says how to get one
         EngineFailed                     the engine itself reported a failure
-        ImageNotAllowed                  the operator does not allow this image
         ImageNotFound                    the image is not there and cannot be pulled
+          RegistryUnreachable            because its registry does not answer
+        PackagesFailed                   a package could not be installed
         GuestMissing                     the guest program is not in this installation
         ProtocolError                    the guest said something that it must not say
           ProtocolMismatch               it speaks another version
@@ -25,38 +27,87 @@
         DirectoryNotEmpty  PathNotAllowed  PermissionDenied  NameTooLong  SymlinkLoop  FileTooLarge
         TooManyFiles  WorkspaceFull
 
-Each has a `code`, which tools and `--json` show, and a message of one sentence that says what to do.
+Each has a `code`, which tools and `--json` show, and a message of one sentence that says what to do. Tools show a
+`reason` too where one of the three applies that agents may know from elsewhere:
+
+    CONTAINER_START_FAILED               EngineError, ImageNotAllowed: there is no sandbox, or none as it was asked for
+    EXEC_FAILED                          ExecError, SessionLost, ProtocolError: nobody knows how the program ended
+    COMMAND_TIMEOUT                      no error but a result: the program was killed when its time was over
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 
 class SandboxError(Exception):
     """Base of all errors of Holdfast."""
 
     code: ClassVar[str] = "sandbox_error"
+    reason: ClassVar[str | None] = None
+    """CONTAINER_START_FAILED or EXEC_FAILED"""
 
     @property
     def message(self) -> str:
         return str(self)
+
+    def as_tool(self) -> dict[str, Any]:
+        """The error as a tool gives it to a model."""
+        text = "\n".join(printable(line) for line in self.message.splitlines())
+        told: dict[str, Any] = {"ok": False, "error": text, "error_code": self.code}
+        return told | ({"reason": self.reason} if self.reason else {})
 
 
 class InvalidRequest(SandboxError, ValueError):
     code = "invalid_request"
 
 
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong in a prompt file or in the settings, and where."""
+
+    text: str
+    """what is wrong and what to write instead"""
+    file: str | None = None
+    line: int | None = None
+    """the first is 1"""
+    column: int | None = None
+    key: str | None = None
+    """such as `sandbox.limits.memory_mb`, or the name of an environment variable"""
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return ": ".join(part for part in (place, self.key, self.text) if part)
+
+
 class ConfigError(SandboxError, ValueError):
+    """All mistakes of a file or of the settings, one to a line; `file`, `line`, `column` and `key` are the first's."""
+
     code = "config_error"
+
+    def __init__(self, *mistakes: Mistake | str) -> None:
+        super().__init__(*mistakes)
+        self.mistakes = tuple(one if isinstance(one, Mistake) else Mistake(one) for one in mistakes)
+        first = self.mistakes[0]
+        self.file, self.line, self.column, self.key = first.file, first.line, first.column, first.key
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.mistakes))
 
 
 class PolicyError(SandboxError):
     code = "policy_error"
 
 
+class ImageNotAllowed(PolicyError):
+    code = "image_not_allowed"
+    reason = "CONTAINER_START_FAILED"
+
+
 class EngineError(SandboxError):
     code = "engine_error"
+    reason = "CONTAINER_START_FAILED"
 
 
 class EngineUnavailable(EngineError):
@@ -67,12 +118,16 @@ class EngineFailed(EngineError):
     code = "engine_failed"
 
 
-class ImageNotAllowed(EngineError):
-    code = "image_not_allowed"
-
-
 class ImageNotFound(EngineError):
     code = "image_not_found"
+
+
+class RegistryUnreachable(ImageNotFound):
+    code = "registry_unreachable"
+
+
+class PackagesFailed(EngineError):
+    code = "packages_failed"
 
 
 class GuestMissing(EngineError):
@@ -81,6 +136,7 @@ class GuestMissing(EngineError):
 
 class ProtocolError(EngineError):
     code = "protocol_error"
+    reason = "EXEC_FAILED"
 
 
 class ProtocolMismatch(ProtocolError):
@@ -105,10 +161,12 @@ class SessionClosed(SessionError):
 
 class SessionLost(SessionError):
     code = "session_lost"
+    reason = "EXEC_FAILED"
 
 
 class ExecError(SandboxError):
     code = "exec_error"
+    reason = "EXEC_FAILED"
 
 
 class CommandNotFound(ExecError):

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from . import errors
-from .abc import Capability, Engine
+from .abc import Capability, Engine, Mode
 from .config import settings
 from .engines import AUTOMATIC, engine
+from .policy import engine_allowed
 
 
-async def choose(name: str | None, needs: frozenset[Capability]) -> Engine:
+def needs(
+    mode: Mode, *, image: str | None = None, network: bool = False, packages: Sequence[str] = ()
+) -> frozenset[Capability]:
+    """What a request needs an engine for."""
+    found = {Capability(mode.value), Capability.NETWORK_ON if network else Capability.NETWORK_OFF}
+    if image:
+        found.add(Capability.IMAGES)
+    if packages:
+        found.add(Capability.PACKAGES)
+    return frozenset(found)
+
+
+async def choose(name: str | None, mode: Mode, needs: frozenset[Capability]) -> Engine:
     """The engine to use: the named one, or the best that has all that is needed.
 
     Raises:
         InvalidRequest: there is no engine of this name.
         EngineUnavailable: says of each engine what it lacks.
     """
-    asked = name or settings().engine
+    config = settings()
+    asked = name or config.engine
     lacking: list[str] = []
-    for candidate in AUTOMATIC if asked == "auto" else (asked,):
+    for candidate in AUTOMATIC[mode] if asked == "auto" else (asked,):
+        if not engine_allowed(candidate, config):
+            lacking.append(f"{candidate} is not allowed (the operator sets HOLDFAST_ALLOWED_ENGINES)")
+            continue
         found = engine(candidate)
         status = await found.check()
         missing = sorted(needs - status.capabilities)

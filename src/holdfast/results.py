@@ -69,6 +69,8 @@ class ExecResult:
     left_processes: tuple[str, ...] = ()
     """names of processes that it left behind; they were killed"""
     left_count: int = 0
+    exec_id: str = ""
+    """its id in its session"""
 
     @property
     def ok(self) -> bool:
@@ -110,8 +112,10 @@ class ExecResult:
 
     def as_tool(self) -> dict[str, Any]:
         """The result as a tool gives it to a model."""
+        timeout = {"error_code": "COMMAND_TIMEOUT"} if self.end_cause is EndCause.TIMEOUT else {}
         return {
             "ok": self.ok,
+            **timeout,
             "exit_code": self.exit_code,
             "end_cause": self.end_cause.value,
             "signal": self.signal,
@@ -142,14 +146,31 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedArtifact:
+    """A file that matched `artifacts=` and was not returned: too large, one too many, or not readable."""
+
+    path: str
+    size_bytes: int
+
+    def as_tool(self) -> dict[str, Any]:
+        return {"path": self.path, "size_bytes": self.size_bytes}
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult(ExecResult):
     """How a one-shot run ended, and what it left."""
 
     runtime: str = ""
     engine: str = ""
     artifacts: tuple[Artifact, ...] = ()
-    artifacts_skipped: tuple[str, ...] = ()
-    """files that matched but were too large or too many to be returned"""
+    artifacts_skipped: tuple[SkippedArtifact, ...] = ()
+    """files that matched and were over a cap, the first of them"""
+    artifacts_skipped_count: int = 0
+    """how many they were"""
+    artifacts_unlisted: bool = False
+    """True: there were so many files, or such deep folders, that not all were looked at"""
+    cached: bool = False
+    """True: the engine had run the same before, and this is what came out then; only with `cache=True`"""
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     """the limits that held"""
 
@@ -159,7 +180,10 @@ class RunResult(ExecResult):
             "runtime": self.runtime,
             "engine": self.engine,
             "artifacts": [artifact.as_tool() for artifact in self.artifacts],
-            "artifacts_skipped": list(self.artifacts_skipped),
+            "artifacts_skipped": [skipped.as_tool() for skipped in self.artifacts_skipped],
+            "artifacts_skipped_count": self.artifacts_skipped_count,
+            "artifacts_unlisted": self.artifacts_unlisted,
+            "cached": self.cached,
             "limits": self.limits,
         }
 

@@ -33,7 +33,7 @@ def _start() -> BlockingPortal:
     return portal
 
 
-def _call(work: Callable[[], Awaitable[_T]]) -> _T:
+def wait_for(work: Callable[[], Awaitable[_T]]) -> _T:
     """Run `work` in the loop and wait for it. Ctrl-C cancels it, and is raised when it has cleaned up."""
     with _starting:
         portal = _start()
@@ -48,7 +48,7 @@ def _call(work: Callable[[], Awaitable[_T]]) -> _T:
 def _function(call: Callable[_P, Awaitable[_T]]) -> Callable[_P, _T]:
     @functools.wraps(call)
     def blocking(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return _call(functools.partial(call, *args, **kwargs))
+        return wait_for(functools.partial(call, *args, **kwargs))
 
     return blocking
 
@@ -58,7 +58,7 @@ def _session_method(
 ) -> Callable[Concatenate[Session, _P], _T]:
     @functools.wraps(call)
     def blocking(self: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return _call(functools.partial(call, self.asynchronous, *args, **kwargs))
+        return wait_for(functools.partial(call, self.asynchronous, *args, **kwargs))
 
     return blocking
 
@@ -68,7 +68,7 @@ def _process_method(
 ) -> Callable[Concatenate[Process, _P], _T]:
     @functools.wraps(call)
     def blocking(self: Process, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return _call(functools.partial(call, self.asynchronous, *args, **kwargs))
+        return wait_for(functools.partial(call, self.asynchronous, *args, **kwargs))
 
     return blocking
 
@@ -77,6 +77,7 @@ run = _function(aio.run)
 end_workflow = _function(aio.end_workflow)
 sweep = _function(aio.sweep)
 list_sessions = _function(aio.list_sessions)
+toolset = _function(aio.toolset)
 
 
 class Process:
@@ -97,7 +98,7 @@ def _starter(
 ) -> Callable[Concatenate[Session, _P], Process]:
     @functools.wraps(call)
     def blocking(self: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> Process:
-        return Process(_call(functools.partial(call, self.asynchronous, *args, **kwargs)))
+        return Process(wait_for(functools.partial(call, self.asynchronous, *args, **kwargs)))
 
     return blocking
 
@@ -121,6 +122,11 @@ class Session:
     def changed(self) -> bool:
         """True: it was there, with another runtime or other limits than this call asked for."""
         return self.asynchronous.changed
+
+    @property
+    def workspace_lost(self) -> bool:
+        """True: this process had another sandbox under this key, and all that was in it is gone."""
+        return self.asynchronous.workspace_lost
 
     @property
     def effective(self) -> Effective:
@@ -155,13 +161,13 @@ class _Opened(AbstractContextManager[Session]):
         self._session: aio.Session | None = None
 
     def __enter__(self) -> Session:
-        self._session = _call(self._opened.__aenter__)
+        self._session = wait_for(self._opened.__aenter__)
         return Session(self._session)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _call(functools.partial(self._opened.__aexit__, kind, error, trace))
+        wait_for(functools.partial(self._opened.__aexit__, kind, error, trace))
 
 
 def _opener(

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,10 +72,17 @@ def execute(work: Callable[[], Awaitable[int]], *, as_json: bool = False) -> int
         return reader_gone()
     except errors.SandboxError as error:
         if as_json:
-            print_json({"ok": False, "error": errors.printable(error.message), "error_code": error.code})
+            print_json(_told(error))
         else:
             say(error.message)
         return FAILED
+
+
+def _told(error: errors.SandboxError) -> dict[str, Any]:
+    told = error.as_tool()
+    if isinstance(error, errors.ConfigError):
+        told["mistakes"] = [asdict(one) for one in error.mistakes]
+    return told
 
 
 async def _interruptible(work: Callable[[], Awaitable[int]]) -> int:
@@ -147,26 +154,17 @@ class Key:
     async def _enter(self, stack: AsyncExitStack) -> aio.Session:
         from .. import aio
         from ..code.keys import resolve
-        from ..config import settings
-        from ..engines import AUTOMATIC
 
-        named = self.engine or settings().engine
-        unavailable: list[errors.EngineUnavailable] = []
-        candidates = AUTOMATIC if named == "auto" else (named,)
-        for engine in candidates:
-            opened = aio.open_session(
-                workflow=self.workflow, agent=self.agent, session=self.session, engine=engine, create=False
-            )
-            try:
-                return await stack.enter_async_context(opened)
-            except errors.SessionNotFound:
-                continue
-            except errors.EngineUnavailable as error:
-                unavailable.append(error)
-        if len(unavailable) == len(candidates):
-            raise unavailable[0]
-        key = resolve(self.workflow, self.agent, self.session)
-        raise errors.SessionNotFound(f"there is no session {key}; open it first: holdfast open {self.words}")
+        opened = aio.open_session(
+            workflow=self.workflow, agent=self.agent, session=self.session, engine=self.engine, create=False
+        )
+        try:
+            return await stack.enter_async_context(opened)
+        except errors.SessionNotFound:
+            key = resolve(self.workflow, self.agent, self.session)
+            raise errors.SessionNotFound(
+                f"there is no session {key}; open it first: holdfast open {self.words}"
+            ) from None
 
 
 def takes_key(callback: Decorated) -> Decorated:

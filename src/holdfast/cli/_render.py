@@ -51,3 +51,14 @@ def duration(seconds: float) -> str:
 
 def named(values: dict[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def setting(value: object) -> str:
+    """A value of a setting or of a request, in one cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,14 +37,25 @@ _WORDS = {
     examples="""
         holdfast doctor
         holdfast doctor --json
+        holdfast doctor agent.prompt
     """,
 )
+@click.argument("file", required=False, metavar="[FILE]")
 @json_option
-def command(as_json: bool) -> int:
+def command(file: str | None, as_json: bool) -> int:
     """Say which engines work here, and how to fix the rest.
 
-    Exit status 0 when at least one engine runs programs, else 1.
+    With a prompt FILE: what it asks for, what the operator allows, and what its agent gets, on which engine.
+
+    Exit status 0 when at least one engine runs programs, and FILE gets what it needs; else 1.
     """
+
+    async def look() -> int:
+        from ._agent import examine
+
+        found = await examine(str(file))
+        print_json(found.as_json()) if as_json else found.show()
+        return 0 if found.ok else 1
 
     async def work() -> int:
         from ..engines import ENGINES
@@ -58,7 +69,7 @@ def command(as_json: bool) -> int:
             _show(found, guest)
         return 0 if any(one.works for one in found) else 1
 
-    return execute(work, as_json=as_json)
+    return execute(look if file else work, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,7 @@ class _Examined:
     status: EngineStatus
     broken: str = ""
     """why a program did not run, although the engine said it could"""
+    notes: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def real(self) -> bool:
@@ -93,6 +105,7 @@ class _Examined:
             "lacks": self.lacks(),
             "reason": self.broken or self.status.reason,
             "fix": self.status.fix,
+            "notes": self.notes,
         }
 
 
@@ -115,7 +128,7 @@ async def _examine(name: str) -> _Examined:
             broken = "" if tried.ok else f"a program that does nothing ended with {tried.end_cause.value}"
         except errors.SandboxError as error:
             broken = error.message
-    return _Examined(name, status, broken)
+    return _Examined(name, status, broken, await engine(name).notes() if status.available else {})
 
 
 def _guest() -> dict[str, Any]:
@@ -145,6 +158,7 @@ def _show(found: list[_Examined], guest: dict[str, Any]) -> None:
             told.append(("lacks", ", ".join(_WORDS[word] for word in one.lacks()) or "nothing"))
         told += [("reason", text) for text in (one.broken, one.status.reason) if text]
         told += [("fix", one.status.fix)] if one.status.fix else []
+        told += one.notes.items()
         facts(told)
     click.echo()
     built = ", ".join(f"{arch} ({size(count)})" for arch, count in guest["built_for"].items()) or "nothing"

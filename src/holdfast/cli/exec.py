@@ -74,6 +74,14 @@ def command(key: Key, words: Sequence[str], line: str | None, as_json: bool, **g
             )
         if result.left_count:
             say(f"{result.left_count} processes were left behind and killed: {', '.join(result.left_processes)}")
-        return conclude(result, given["timeout"])
+        return conclude(result, _limit(given["timeout"]))
 
     return execute(start if given["detach"] else work, as_json=as_json)
+
+
+def _limit(asked: float | None) -> float | None:
+    """The time that the program had, as far as we asked for one."""
+    from ..config import settings
+    from ..policy import timeout
+
+    return None if asked is None else timeout(asked, settings())

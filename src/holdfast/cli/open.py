@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import _options
-from ._common import Command, Key, execute, json_option, print_json, takes_key
+from ._common import Command, Key, execute, json_option, print_json, say, takes_key
+from ._pulling import pulling
 from ._render import facts, named
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         holdfast open --workflow demo
         holdfast open --workflow demo --session build -r bash --workspace-mb 64
         holdfast open --session scratch --idle-timeout 60 --json
+        holdfast open --workflow demo --keep-for 600
         holdfast open
     """,
 )
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 @_options.limit_options
 @click.option("--idle-timeout", type=_options.seconds, metavar="SECONDS", help="End it after so long without use.")
 @click.option("--max-lifetime", type=_options.seconds, metavar="SECONDS", help="End it after so long in any case.")
+@click.option("--keep-for", type=_options.seconds, metavar="SECONDS", help="Keep it so long after its workflow ends.")
 @json_option
 def command(key: Key, as_json: bool, **given: Any) -> int:
     """Open a session, or make it; it stays until closed.
@@ -59,6 +62,8 @@ def command(key: Key, as_json: bool, **given: Any) -> int:
             env=env,
             idle_timeout=given["idle_timeout"],
             max_lifetime=given["max_lifetime"],
+            keep_for=given["keep_for"],
+            on_progress=shown,
         ) as session:
             if as_json:
                 print_json(_as_json(session))
@@ -66,7 +71,8 @@ def command(key: Key, as_json: bool, **given: Any) -> int:
                 _show(session, key)
         return 0
 
-    return execute(work, as_json=as_json)
+    with pulling(quiet=as_json) as shown:
+        return execute(work, as_json=as_json)
 
 
 def _as_json(session: aio.Session) -> dict[str, Any]:
@@ -76,6 +82,8 @@ def _as_json(session: aio.Session) -> dict[str, Any]:
         **session.key.labels(),
         "created": session.created,
         "changed": session.changed,
+        "workspace_lost": session.workspace_lost,
+        "expires_at": session.record.expires_at,
         **session.effective.as_tool(),
     }
 
@@ -85,6 +93,8 @@ def _show(session: aio.Session, key: Key) -> None:
     state = "created" if session.created else "resumed"
     if session.changed:
         state += ", with other settings than asked for: these hold"
+    if session.workspace_lost:
+        say("the session of this key that was open here is gone, with all that was in its workspace")
     facts(
         [
             ("session", str(session.key)),

@@ -49,7 +49,8 @@ def command(engine: str | None, execs: bool, as_json: bool) -> int:
         if as_json:
             print_json({"ok": True, "sessions": [one.as_json(execs) for one in seen]})
             return 0
-        table(("SESSION", "ENGINE", "RUNTIME", "AGE", "IDLE", "RUNNING", "WORKSPACE"), [one.row() for one in seen])
+        head = ("SESSION", "ENGINE", "RUNTIME", "AGE", "EXPIRES", "IDLE", "RUNNING", "WORKSPACE")
+        table(head, [one.row() for one in seen])
         if execs:
             click.echo()
             rows = [row for one in seen for row in one.exec_rows()]
@@ -97,7 +98,16 @@ class _Seen:
                 f"{size(used)} of {size(status.workspace_total_bytes)}",
             )
         age = duration(max(0.0, time.time() - self.record.created_at))
-        return (str(self.key), effective.engine, effective.runtime, age, *told)
+        left = self._left()
+        expires = "never" if left is None else f"in {duration(left)}"
+        return (str(self.key), effective.engine, effective.runtime, age, expires, *told)
+
+    def _left(self) -> float | None:
+        """Seconds that it has at the most; the session itself knows best."""
+        if self.status and self.status.lifetime_left_ms is not None:
+            return self.status.lifetime_left_ms / 1000
+        at = self.record.expires_at
+        return None if at is None else max(0.0, at - time.time())
 
     def exec_rows(self) -> list[tuple[str, ...]]:
         return [
@@ -112,6 +122,7 @@ class _Seen:
             "engine": self.record.engine,
             "runtime": self.record.effective.runtime,
             "created_at": self.record.created_at,
+            "expires_in_seconds": self._left(),
             "status": self.status.model_dump(exclude={"type"}) if self.status else None,
         }
         if execs:

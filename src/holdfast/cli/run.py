@@ -14,6 +14,7 @@ from .. import errors
 from . import _options
 from ._common import Command, engine_option, execute, print_json, say
 from ._live import RING_BYTES, Live, conclude, source
+from ._pulling import pulling
 from ._render import duration, named, size
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _RUNTIME_OF_SUFFIX = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "n
         cat data.csv | holdfast run -c 'import sys; print(len(sys.stdin.readlines()))'
         holdfast run -f in.csv=data.csv -c 'print(open("in.csv").read())'
         holdfast run -c 'open("a.txt", "w").write("hi")' -a '*.txt' -o out
+        holdfast run -p pandas==2.2.3 -f in.csv=data.csv report.py
         holdfast run -t 5 --json -c 'import sys; print(sys.argv[1:])' -- a b
     """,
 )
@@ -44,10 +46,12 @@ _RUNTIME_OF_SUFFIX = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "n
 @click.option("-f", "--file", "files", metavar="PATH=SRC", multiple=True, help="Put file SRC at PATH first.")
 @click.option("-a", "--artifact", "artifacts", metavar="GLOB", multiple=True, help="Return files that match.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where artifacts are saved.")
+@click.option("-p", "--package", "packages", metavar="NAME", multiple=True, help="Install a package first.")
 @_options.env_option
 @_options.timeout_option
 @_options.network_option
 @_options.limit_options
+@click.option("--cache", is_flag=True, help="Take what the same run gave before, on engines that remember.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as an agent's tool gets it.")
 @_options.verbose_option
 def command(words: Sequence[str], code: str | None, as_json: bool, **given: Any) -> int:
@@ -74,10 +78,13 @@ def command(words: Sequence[str], code: str | None, as_json: bool, **given: Any)
             "files": _files(given["files"], file),
             "stdin": None if file == "-" else source(),
             "artifacts": given["artifacts"],
+            "packages": given["packages"],
+            "cache": given["cache"],
             "timeout": given["timeout"],
             "network": given["network"],
             "limits": _options.limits(given),
             "engine": given["engine"],
+            "on_progress": shown,
         }
         live = None if as_json else Live()
         if live:
@@ -92,7 +99,8 @@ def command(words: Sequence[str], code: str | None, as_json: bool, **given: Any)
             _summary(result)
         return conclude(result, result.limits["timeout_seconds"])
 
-    return execute(work, as_json=as_json)
+    with pulling(quiet=as_json) as shown:
+        return execute(work, as_json=as_json)
 
 
 def _runtime(file: str | None) -> str:
@@ -125,8 +133,12 @@ def _files(given: Sequence[str], file: str | None) -> dict[str, str | bytes]:
 
 
 def _save(result: RunResult, folder: Path | None, wanted: bool) -> None:
-    for path in result.artifacts_skipped:
-        say(f"not returned, over the limits for artifacts: {path}")
+    for skipped in result.artifacts_skipped:
+        say(f"not returned, over the limits for artifacts: {skipped.path} ({size(skipped.size_bytes)})")
+    if hidden := result.artifacts_skipped_count - len(result.artifacts_skipped):
+        say(f"not returned, over the limits for artifacts: {hidden} more")
+    if result.artifacts_unlisted:
+        say("there were so many files that not all were looked at for artifacts")
     if folder is None:
         if wanted and result.artifacts:
             names = ", ".join(artifact.path for artifact in result.artifacts)
@@ -145,11 +157,15 @@ def _save(result: RunResult, folder: Path | None, wanted: bool) -> None:
 
 def _summary(result: RunResult) -> None:
     sys.stdout.flush()
+    if result.cached:
+        say("not run again: this is what came out before (--cache)")
     say(
         f"{result.runtime} on {result.engine}, {duration(result.duration_ms / 1000)}, "
         f"CPU {duration(result.cpu_ms / 1000)}, peak memory {size(result.peak_memory_bytes)}"
     )
-    held = {name: value for name, value in result.limits.items() if name != "not_held"}
+    held = {name: value for name, value in result.limits.items() if not isinstance(value, dict)}
     say(f"limits: {named(held)}")
+    for name, cut in result.limits.get("clamped", {}).items():
+        say(f"{name} is {cut['effective']}, and not {cut['asked']}: the operator allows no more")
     for name, why in result.limits.get("not_held", {}).items():
         say(f"{name} is not held: {why}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..abc import Mode
 from ..errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
 ENGINES = {
     "local": "holdfast.engines.local.engine:LocalEngine",
     "docker": "holdfast.engines.docker.engine:DockerEngine",
+    "dagger": "holdfast.engines.dagger.engine:DaggerEngine",
     "fake": "holdfast.engines.fake:FakeEngine",
 }
 """name -> where its class is"""
 
-AUTOMATIC = ("local", "docker")
+AUTOMATIC = {
+    Mode.COMPUTE: ("dagger", "docker", "local"),
+    Mode.CODE: ("docker", "local"),
+}
 """what `auto` tries, best first; `fake` runs nothing and is only used by name"""
 
 _made: dict[str, Engine] = {}

@@ -11,6 +11,7 @@ from ... import errors
 from ...guest import protocol
 from ...guest.protocol import EndCause, Kind, OutputStream, from_wire, to_wire
 from ...results import FileEntry
+from . import artifacts
 from .exec import Exec
 from .files import Upload
 from .output import Batch
@@ -42,8 +43,10 @@ class Answers:
             protocol.FileDelete: self._file_delete,
             protocol.FileMkdir: self._file_mkdir,
             protocol.FileMove: self._file_move,
+            protocol.RunRequest: self._run,
             protocol.Status: self._status,
             protocol.Shutdown: self._shutdown,
+            protocol.Retire: self._retire,
         }
 
     async def __call__(self, call: Stream, request: protocol.Request) -> protocol.Frame:
@@ -175,6 +178,33 @@ class Answers:
         source, destination = from_wire(request.source), from_wire(request.destination)
         return _done(self._files.move(source, destination, overwrite=request.overwrite))
 
+    # --- a run
+
+    async def _run(self, call: Stream, request: protocol.RunRequest) -> protocol.Frame:
+        for file in request.files:
+            upload = Upload(self._files, from_wire(file.path), None, overwrite=True)
+            left = file.size_bytes
+            while left > 0:
+                if (piece := await call.receive(left)) is None:
+                    raise errors.InvalidRequest("the host sent less of a file than it said")
+                upload.add(piece)
+                left -= len(piece)
+            upload.commit()
+        ended = await self._exec(call, request.program)
+        assert isinstance(ended, protocol.ExecEnded)  # a run is never detached
+        skipped: list[protocol.ArtifactSkipped] = []
+        room, count = request.max_artifact_bytes, request.max_artifacts
+        for path, size in artifacts.matching(self._files, [from_wire(text) for text in request.artifacts]):
+            if size > room or not count:
+                skipped.append(protocol.ArtifactSkipped(path=to_wire(path), size_bytes=size))
+                continue
+            await call.event(protocol.ArtifactFound(path=to_wire(path), size_bytes=size))
+            await call.send(Kind.DATA, self._files.open(path)[0])
+            room, count = room - size, count - 1
+        return protocol.RunEnded(
+            ended=ended, skipped=skipped[: protocol.MAX_SKIPPED], skipped_count=len(skipped), unlisted=False
+        )
+
     # --- the guest itself
 
     async def _status(self, call: Stream, request: protocol.Status) -> protocol.Frame:
@@ -182,6 +212,12 @@ class Answers:
 
     async def _shutdown(self, call: Stream, request: protocol.Shutdown) -> protocol.Frame:
         self._sandbox.end()
+        return protocol.Done()
+
+    async def _retire(self, call: Stream, request: protocol.Retire) -> protocol.Frame:
+        if request.keep_ms < 0:
+            raise errors.InvalidRequest("keep_ms must be at least 0")
+        self._sandbox.retire(request.keep_ms / 1000)
         return protocol.Done()
 
 

@@ -95,10 +95,10 @@ class Execs:
     def list(self) -> list[protocol.ExecInfo]:
         return [one.info() for one in self._execs.values()]
 
-    def stop_all(self) -> None:
-        """The sandbox ends under them."""
+    def stop_all(self, cause: EndCause = EndCause.LOST) -> None:
+        """End every one; by default because the sandbox ends under them."""
         for one in self._execs.values():
-            one.stop(EndCause.LOST)
+            one.stop(cause)
 
     def _arguments(self, request: protocol.ExecRequest) -> tuple[str, ...]:
         if request.shell is not None and request.argv is not None:

@@ -42,9 +42,12 @@ class FakeSandbox:
             effective=_effective(spec),
             spec_digest=spec.digest,
             labels=dict(spec.labels),
+            expires_at=None if spec.max_lifetime is None else time.time() + spec.max_lifetime,
+            keep_for=spec.keep_for,
         )
         self._clock = clock
         self._created = self._used = clock()
+        self._idle_timeout, self._max_lifetime = spec.idle_timeout, spec.max_lifetime
 
     def touch(self) -> None:
         """Somebody uses it."""
@@ -57,11 +60,18 @@ class FakeSandbox:
             self.execs.stop_all()
             self.news.tell()
 
+    def retire(self, keep: float) -> None:
+        """End every program, and itself after so long, used or not."""
+        self.execs.stop_all(protocol.EndCause.KILLED)
+        end = self._clock() - self._created + keep
+        self._idle_timeout = None
+        self._max_lifetime = end if self._max_lifetime is None else min(end, self._max_lifetime)
+
     def check_time(self) -> bool:
         """Whether it lives. A running exec is not idle; the lifetime ends whatever is going on."""
-        now, spec = self._clock(), self.spec
-        idle = spec.idle_timeout is not None and now - self._used >= spec.idle_timeout
-        old = spec.max_lifetime is not None and now - self._created >= spec.max_lifetime
+        now = self._clock()
+        idle = self._idle_timeout is not None and now - self._used >= self._idle_timeout
+        old = self._max_lifetime is not None and now - self._created >= self._max_lifetime
         if old or (idle and not self.execs.running):
             self.end()
         return not self.ended
@@ -76,7 +86,7 @@ class FakeSandbox:
         )
 
     def status(self) -> protocol.StatusReport:
-        now, lifetime, files = self._clock(), self.spec.max_lifetime, self.files
+        now, lifetime, files = self._clock(), self._max_lifetime, self.files
         left = None if lifetime is None else round(max(0, lifetime - now + self._created) * 1000)
         total = _UNLIMITED if files.max_bytes is None else files.max_bytes
         max_files = _UNLIMITED if files.max_files is None else files.max_files

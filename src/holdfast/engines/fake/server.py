@@ -65,13 +65,16 @@ class Stream:
         self._credit += size
         self._change()
 
-    async def receive(self) -> bytes | None:
-        """The next DATA of the host; None after its END."""
+    async def receive(self, max_bytes: int | None = None) -> bytes | None:
+        """The next DATA of the host, at most so much of it; None after its END."""
         while not self._received:
             if self._ended:
                 return None
             await self._changed.wait()
         data = self._received.popleft()
+        if max_bytes is not None and len(data) > max_bytes:
+            self._received.appendleft(data[max_bytes:])
+            data = data[:max_bytes]
         self._held -= len(data)
         if not self._ended:
             await self._connection.send(frame(self._number, Kind.WINDOW, len(data).to_bytes(4, "big")))

@@ -2,14 +2,17 @@
 
 The launcher joins the cgroups, mounts one tmpfs with a limit on bytes and on files, and becomes bubblewrap:
 
-    unshare -m ── sh ── bwrap ── guest (PID 1 of the sandbox) ── supervisors ── programs
+    unshare -m ── guest launch ── bwrap ── guest (PID 1 of the sandbox) ── supervisors ── programs
 
 Inside, everything is read-only but that tmpfs: the workspace, /tmp, the home folder and /dev/shm share its limits.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +25,10 @@ USER = 65532
 """uid and gid of programs; a root caller's guest becomes it, an ordinary user's namespace maps it"""
 HOME = "/home/sandbox"
 
-# $1 tmpfs options, $2 where to mount it, $3 owner, $4 cgroup files to join; the rest is bubblewrap's.
-_LAUNCH = """
-for file in $4; do echo 0 > "$file" || exit 90; done
-mount -t tmpfs -o "$1" holdfast "$2" || exit 91
-cd "$2" && install -d -m 0700 $3 workspace home shm tmp || exit 92
-cd / && shift 4 && exec bwrap "$@"
-"""
+_FOLDERS = ("workspace", "home", "shm", "tmp")
+"""folders of the tmpfs"""
+
+_path_of = functools.cache(shutil.which)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,17 @@ class Launch:
             options.append(f"size={limits.workspace_mb}m")
         if limits.max_files is not None:
             options.append(f"nr_inodes={limits.max_files + 8}")
+        plan = {
+            "join": [str(path) for path in self.cgroup.join] if self.cgroup else [],
+            "mount": str(self.state / "mnt"),
+            "options": ",".join(options),
+            "folders": _FOLDERS,
+            "owner": USER if root else None,
+            "command": [_path_of("bwrap"), *self._bubblewrap(root)],
+        }
         return [
-            *("unshare", "--mount", *(() if root else ("--map-root-user",)), "--"),
-            *("sh", "-c", _LAUNCH, "holdfast-launch"),
-            ",".join(options),
-            str(self.state / "mnt"),
-            f"-o {USER} -g {USER}" if root else "",
-            " ".join(str(path) for path in self.cgroup.join) if self.cgroup else "",
-            *self._bubblewrap(root),
+            *(_path_of("unshare") or "unshare", "--mount", *(() if root else ("--map-root-user",)), "--"),
+            *(str(self.guest), "launch", json.dumps(plan)),
         ]
 
     def _bubblewrap(self, root: bool) -> list[str]:
@@ -82,7 +85,7 @@ class Launch:
         if self.info_fd is not None:
             arguments += ["--info-fd", str(self.info_fd)]
         foreign = runtimes.foreign_folders()
-        arguments += _folders(Path("/etc/x"), Path("/.holdfast/x"), Path(HOME), *foreign)
+        arguments += _folders(Path("/etc/x"), Path("/.holdfast/x"), Path(HOME), Path(self.spec.workspace), *foreign)
         arguments += [*_system(), *_etc(self.state)]
         for folder in foreign:
             arguments += ["--ro-bind", str(folder), str(folder)]
@@ -101,10 +104,11 @@ class Launch:
             arguments += ["--ro-bind", str(self.cgroup.memory_events), "/.holdfast/memory.events"]
             arguments += ["--ro-bind", str(self.cgroup.pids_events), "/.holdfast/pids.events"]
         arguments += ["--remount-ro", "/", "--chdir", "/", "--", "/.holdfast/guest"]
-        return [*arguments, "run" if self.listen_fd is None else "serve", self.config(root).model_dump_json()]
+        # "-": the config comes on stdin. Everybody on this machine can read a command line, and env may hold secrets.
+        return [*arguments, "run" if self.listen_fd is None else "serve", "-"]
 
-    def config(self, root: bool) -> GuestConfig:
-        spec, limits = self.spec, self.spec.limits
+    def config(self) -> GuestConfig:
+        spec, limits, root = self.spec, self.spec.limits, os.geteuid() == 0
         held = self.cgroup is not None
         return GuestConfig(
             workspace=spec.workspace,

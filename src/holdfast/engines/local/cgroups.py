@@ -17,8 +17,8 @@ _ABANDONED = 300.0
 """seconds after which an empty cgroup is nobody's"""
 _GUEST_MB = 64
 """memory that the guest itself may need on top"""
-GUEST_TASKS = 96
-"""threads of the guest and its supervisors"""
+GUEST_TASKS = 104
+"""threads of the guest and its supervisors, and their parked children"""
 
 
 @dataclass(frozen=True, slots=True)

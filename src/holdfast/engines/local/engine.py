@@ -29,6 +29,7 @@ class LocalEngine(Engine):
     """Sandboxes on this machine, from the host's own runtimes."""
 
     name = "local"
+    swept_in_background = True
 
     def __init__(self) -> None:
         self._version: str | None = None
@@ -76,6 +77,8 @@ class LocalEngine(Engine):
                     effective=asdict(process.effective()),
                     spec_digest=spec.digest,
                     labels=spec.labels,
+                    max_lifetime=spec.max_lifetime,
+                    keep_for=spec.keep_for,
                 )
                 folder.remember(record)
             except BaseException:
@@ -110,6 +113,9 @@ class LocalEngine(Engine):
         return await anyio.to_thread.run_sync(_all_records)
 
     async def find(self, name: str) -> SandboxRecord | None:
+        if _unusable():
+            return None
+
         def look() -> SandboxRecord | None:
             folder = Folder(prepare(), name)
             remembered = folder.recall()
@@ -154,6 +160,8 @@ def _record(folder: Folder, found: Remembered, alive: bool) -> SandboxRecord:
         effective=Effective(**found.effective),
         spec_digest=found.spec_digest,
         labels=found.labels,
+        expires_at=None if found.max_lifetime is None else found.created_at + found.max_lifetime,
+        keep_for=found.keep_for,
     )
 
 
@@ -177,7 +185,6 @@ def _unusable() -> tuple[str, str] | None:
     for program, fix in (
         ("bwrap", _INSTALL),
         ("unshare", "install util-linux"),
-        ("mount", "install util-linux"),
     ):
         if not shutil.which(program):
             return f"{program} is not installed", fix

@@ -12,10 +12,12 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from ... import errors
 from ...abc import Effective, SandboxSpec
 from ...guest.binary import guest_path, sealed
+from ...guest.connection import config_frame
 from . import cgroups
 from .bubblewrap import Launch
 from .state import Folder, process_start
@@ -39,11 +41,14 @@ class SandboxProcess:
         assert self._folder is not None
         read, write = os.pipe()
         try:
-            with self._folder.listen() as listener, self._folder.log.open("wb") as log:
-                command = self._launch(listener.fileno(), write).command()
+            with contextlib.ExitStack() as stack:
+                listener = stack.enter_context(self._folder.listen())
+                log = stack.enter_context(self._folder.log.open("wb"))
+                launch = self._launch(listener.fileno(), write)
+                config = stack.enter_context(_memory_file(config_frame(launch.config())))
                 self._child = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
+                    launch.command(),
+                    stdin=config,
                     stdout=log,
                     stderr=log,
                     pass_fds=(listener.fileno(), write),
@@ -66,14 +71,16 @@ class SandboxProcess:
         """Start a sandbox for one run; the socket is its stdin and stdout."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = self._launch(None, None).command()
+            launch = self._launch(None, None)
             self._child = subprocess.Popen(
-                command,
+                launch.command(),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=self._stderr,
                 start_new_session=True,  # Ctrl-C at a terminal is the caller's: it cancels, and the guest cleans up
             )
+        with contextlib.suppress(OSError):  # it has ended already: its stderr says why
+            ours.sendall(config_frame(launch.config()))
         return ours
 
     def _launch(self, listen_fd: int | None, info_fd: int | None) -> Launch:
@@ -82,6 +89,14 @@ class SandboxProcess:
     def effective(self) -> Effective:
         limits = self._spec.limits
         not_held: dict[str, str] = {}
+        held_by = {
+            "workspace_mb": "a tmpfs of this size",
+            "max_files": "the inodes of that tmpfs",
+            "max_file_size_bytes": "RLIMIT_FSIZE",
+            "open_files": "RLIMIT_NOFILE",
+        }
+        if self._cgroup is not None:
+            held_by |= dict.fromkeys(("memory_mb", "processes", "cpu_millicores"), "a cgroup of the sandbox's own")
         if self._cgroup is None:
             if limits.memory_mb is not None:
                 not_held["memory_mb"] = "holds for each process, not for all together: no cgroups for this user"
@@ -98,6 +113,7 @@ class SandboxProcess:
             profile="strict",
             limits=limits.model_dump(exclude_none=True),
             not_held=not_held,
+            held_by={name: why for name, why in held_by.items() if getattr(limits, name) is not None},
         )
 
     def failure(self, error: Exception) -> errors.EngineFailed | None:
@@ -121,6 +137,13 @@ class SandboxProcess:
             self._stderr = -1
         if self._cgroup is not None:
             self._cgroup.remove()
+
+
+def _memory_file(content: bytes) -> BinaryIO:
+    file = os.fdopen(os.memfd_create("holdfast-config"), "w+b")
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def _readable(descriptor: int, patience: float) -> bool:

@@ -62,6 +62,8 @@ class Remembered:
     effective: dict[str, Any]
     spec_digest: str
     labels: dict[str, str]
+    max_lifetime: float | None = None
+    keep_for: float = 0
 
 
 class Folder:

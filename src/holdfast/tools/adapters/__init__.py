@@ -1,0 +1,1 @@
+"""The toolset in the form of a framework. Thin: what a tool does is in the toolset."""

@@ -1,0 +1,86 @@
+"""`sandbox_run`, the one tool of compute mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compute.runner import run
+from . import shown
+from .inputs import RunInput
+from .offer import Offer
+from .tool import Result, Tool
+
+
+def tools(offer: Offer) -> list[Tool]:
+    """`sandbox_run`, as this agent gets it."""
+    asked, decision = offer.config, offer.decision
+    packages = f" Installed: {', '.join(asked.packages)}." if asked.packages else ""
+    description = (
+        f"Run {asked.runtime_name} code once, in a fresh sandbox ({offer.place}); nothing stays behind. "
+        f"Print what you need: stdout is cut after {decision.max_stdout_bytes} bytes. The working directory is "
+        f"{offer.settings.compute_workdir}. {offer.bounds}{packages} "
+        'Example: {"code": "print(sum(range(10)))"}'
+    )
+
+    async def handle(given: RunInput) -> Result:
+        runtime = given.runtime or asked.runtime_name
+        result = await run(
+            given.code,
+            runtime=runtime,
+            image=asked.image_name if runtime == asked.runtime_name else None,
+            args=given.args,
+            env={**given.env, **offer.secrets},
+            files=given.files,
+            stdin=given.stdin,
+            artifacts=given.artifacts,
+            packages=asked.packages if runtime == asked.runtime_name else (),
+            timeout=given.timeout_seconds or asked.timeout,
+            network=asked.wants_network,
+            limits=decision.limits,
+            engine=offer.engine,
+            cache=asked.cache,
+            max_stdout_bytes=decision.max_stdout_bytes,
+            max_stderr_bytes=decision.max_stderr_bytes,
+        )
+        return {**result.as_tool(), **shown.result(result)}
+
+    return [Tool("sandbox_run", description, RunInput, OUTPUT, handle, offer.masker, traced=False)]
+
+
+_STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+FAILED: dict[str, Any] = {"ok": _BOOLEAN, "error": _STRING, "error_code": _STRING, "hint": _STRING}
+ENDED: dict[str, Any] = {
+    **FAILED,
+    "exit_code": {"type": ["integer", "null"], "description": "null: it ended by a signal, or nobody knows"},
+    "end_cause": {**_STRING, "description": "completed, timeout, oom, killed, disk_full …"},
+    "signal": {"type": ["integer", "null"]},
+    "duration_ms": _INTEGER,
+    "stdout": _STRING,
+    "stderr": _STRING,
+    "encoding": _STRING,
+    "truncated": _BOOLEAN,
+    "stdout_total_bytes": _INTEGER,
+    "stderr_total_bytes": _INTEGER,
+    "cpu_ms": _INTEGER,
+    "peak_memory_bytes": _INTEGER,
+    "left_processes": {"type": "array", "items": _STRING},
+}
+_ARTIFACT = {"path": _STRING, "size_bytes": _INTEGER}
+OUTPUT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        **ENDED,
+        "runtime": _STRING,
+        "engine": _STRING,
+        "artifacts": {
+            "type": "array",
+            "items": {"type": "object", "properties": {**_ARTIFACT, "content_base64": _STRING}},
+        },
+        "artifacts_skipped": {"type": "array", "items": {"type": "object", "properties": _ARTIFACT}},
+        "artifacts_skipped_count": _INTEGER,
+        "artifacts_unlisted": _BOOLEAN,
+        "cached": _BOOLEAN,
+        "limits": {"type": "object"},
+    },
+    "required": ["ok"],
+}

@@ -1,0 +1,114 @@
+"""From a prompt file to an agent's tools: mode, policy and engine are decided before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import factory, frontmatter
+from .. import secrets as secret_values
+from ..abc import Mode
+from ..config import SandboxConfig, settings
+from ..policy import Request, clamp
+from . import run
+from .offer import ExecutionContext, Offer
+from .session import CodeTools
+from .tool import Result, Tool
+
+
+class Toolset(Sequence[Tool]):
+    """An agent's tools. Close it when the agent is done: it lets go of its sessions."""
+
+    def __init__(self, tools: Sequence[Tool], code: CodeTools | None = None, offer: Offer | None = None) -> None:
+        self._tools = tuple(tools)
+        self._code = code
+        self.offer = offer
+        """what was asked, allowed and decided; None: the agent has no sandbox"""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            found = next((tool for tool in self._tools if tool.name == index), None)
+            if found is None:
+                raise KeyError(index)
+            return found
+        return self._tools[index]
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools)
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None) -> Result:
+        """Call a tool by its name; a name that does not exist is a result too."""
+        try:
+            tool: Tool = self[name]
+        except KeyError:
+            known = ", ".join(tool.name for tool in self) or "none"
+            return {
+                "ok": False,
+                "error": f"there is no tool {name!r}; there are: {known}",
+                "error_code": "invalid_request",
+            }
+        return await tool.call(arguments)
+
+    async def aclose(self) -> None:
+        if self._code is not None:
+            await self._code.aclose()
+
+    async def __aenter__(self) -> Toolset:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def as_openai(self, api: str = "chat") -> list[dict[str, Any]]:
+        """As OpenAI's API takes tools: `chat` completions, or `responses`."""
+        from .adapters.openai import specifications
+
+        return specifications(self, api)
+
+    def as_anthropic(self) -> list[dict[str, Any]]:
+        """As Anthropic's API takes tools."""
+        from .adapters.anthropic import specifications
+
+        return specifications(self)
+
+
+async def toolset(
+    agent: str | Path | SandboxConfig | None,
+    *,
+    context: ExecutionContext | None = None,
+    engine: str | None = None,
+) -> Toolset:
+    """The tools of an agent: of its prompt file, or of a config. Nothing is started yet.
+
+    Raises:
+        ConfigError: the file or a setting is wrong; says where.
+        PolicyError, ImageNotAllowed: the operator does not allow what is asked for.
+        EngineUnavailable: no engine here can do it; says which lacks what.
+    """
+    config = agent if isinstance(agent, SandboxConfig | None) else frontmatter.load(agent).sandbox
+    if config is None:
+        return Toolset(())
+    found = settings()
+    decision = clamp(Request.of(config), found)
+    mode = Mode(config.mode)
+    packages = config.packages if mode is Mode.COMPUTE else ()
+    needs = factory.needs(mode, image=config.image_name, network=config.wants_network, packages=packages)
+    chosen = await factory.choose(engine, mode, needs)
+    values = secret_values.resolve(config.secrets, found)
+    offer = Offer(
+        config=config,
+        settings=found,
+        decision=decision,
+        engine=chosen.name,
+        context=context or ExecutionContext(),
+        secrets=values,
+        masker=secret_values.Masker(values),
+    )
+    if mode is Mode.COMPUTE:
+        return Toolset(run.tools(offer), offer=offer)
+    code = CodeTools(offer)
+    return Toolset(code.tools(), code, offer)

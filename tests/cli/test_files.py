@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pty
 import subprocess
 
 import pytest
@@ -149,3 +150,23 @@ def test_what_cannot_be_copied(session: Cli, words: list[str], status: int, said
     assert done.returncode == status, done
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def test_a_copy_that_takes_a_while_shows_how_far_it_is_to_somebody_who_looks(session: Cli) -> None:
+    tree = session.folder / "many"
+    tree.mkdir()
+    for number in range(3000):
+        (tree / str(number)).write_text("x")
+    done = session("cp", "-r", "many", ":many")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    ours, theirs = pty.openpty()
+    for words in (("many", ":again"), (":many", "back")):
+        process = session.start("cp", *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs)
+        shown = b""
+        while b"100%" not in shown:
+            shown += os.read(ours, 4096)
+        stdout, _ = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, stdout) == (0, b"")
+        assert words[0].strip(":").encode() in shown
+    os.close(ours)
+    os.close(theirs)

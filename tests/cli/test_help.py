@@ -11,7 +11,7 @@ from .conftest import Cli
 
 pytestmark = pytest.mark.engines
 
-_COMMANDS = ("run", "open", "exec", "cp", "ls", "rm", "close", "ps", "doctor", "sweep")
+_COMMANDS = ("run", "open", "exec", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep")
 
 
 def examples(cli: Cli, command: str) -> list[str]:
@@ -34,14 +34,16 @@ def test_all_commands_are_listed_with_their_purpose(cli: Cli) -> None:
 def test_examples_run(cli: Cli, command: str) -> None:
     (cli.folder / "main.py").write_text("print('main')\n")
     (cli.folder / "data.csv").write_text("a,b\n1,2\n")
-    if command not in ("run", "open", "doctor"):
+    (cli.folder / "agent.prompt").write_text("---\nsandbox: python\n---\nYou compute.\n")
+    (cli.folder / "coder.prompt").write_text("---\nsandbox:\n  mode: code\n---\nYou code.\n")
+    if command not in ("run", "open", "doctor", "config"):
         cli.ok("open", "--workflow", "demo")
         cli.ok("exec", "--workflow", "demo", "-c", "mkdir build; touch old.txt build/x")
     lines = examples(cli, command)
     assert lines
     for line in lines:
-        if " -r node " in line and not shutil.which("node"):
-            continue
+        if (" -r node " in line and not shutil.which("node")) or " -p " in line:
+            continue  # packages need another engine: tests/dagger
         done = cli.shell(line)
         assert done.returncode == 0, (line, done.stderr)
         assert done.stdout or command in ("cp", "rm", "run"), line

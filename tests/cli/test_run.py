@@ -103,7 +103,8 @@ def test_output_is_bytes(cli: Cli) -> None:
         (["-r", "bash", "-c", "kill -KILL $$"], 137, ""),
         (["-t", "0.3", "-r", "bash", "-c", "sleep 1000"], 124, "timeout: the program was killed after 0.3 s"),
         (["--engine", "nope", "-c", "pass"], 125, "there is no engine 'nope'"),
-        (["--image", "alpine", "--engine", "local", "-c", "pass"], 125, "images"),
+        (["--image", "alpine", "--engine", "local", "-c", "pass"], 125, "is not allowed here"),
+        (["--image", "ubuntu:22.04", "--engine", "local", "-c", "pass"], 125, "cannot do: images"),
         (["--network", "-c", "pass"], 125, "STATION_SANDBOX_ALLOW_NETWORK_DEFAULT"),
         (["-t", "0", "-c", "pass"], 2, "not a positive number"),
         (["-t", "nan", "-c", "pass"], 2, "not a positive number"),
@@ -163,7 +164,7 @@ def test_json_is_the_result_of_the_tool(cli: Cli, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOLDFAST_STATE_DIR", cli.env["HOLDFAST_STATE_DIR"])
     code = "import sys; print('out'); print('err', file=sys.stderr); open('a.txt', 'w').write('hi'); sys.exit(3)"
     told = cli.json("run", "--json", "-a", "*.txt", "-c", code, status=3)
-    same = holdfast.run(code, artifacts=["*.txt"]).as_tool()
+    same = holdfast.run(code, artifacts=["*.txt"], engine="local").as_tool()
     assert told.keys() == same.keys()
     changing = {"duration_ms", "cpu_ms", "peak_memory_bytes"}
     assert {k: v for k, v in told.items() if k not in changing} == {k: v for k, v in same.items() if k not in changing}
@@ -177,7 +178,8 @@ def test_json_of_an_error(cli: Cli) -> None:
 
 def test_json_of_a_timeout_is_a_result(cli: Cli) -> None:
     told = cli.json("run", "--json", "-t", "0.3", "-r", "bash", "-c", "echo a; sleep 1000", status=124)
-    assert (told["end_cause"], told["stdout"]) == ("timeout", "a\n")
+    assert (told["end_cause"], told["stdout"], told["error_code"]) == ("timeout", "a\n", "COMMAND_TIMEOUT")
+    assert "error_code" not in cli.json("run", "--json", "-r", "bash", "-c", "exit 3", status=3)
 
 
 def test_a_closed_pipe_is_no_drama(cli: Cli) -> None:

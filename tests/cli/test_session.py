@@ -88,7 +88,12 @@ def test_exec_as_json(cli: Cli) -> None:
     told = cli.json("exec", "--session", "s", "--json", "-c", "echo out; echo err >&2; exit 3", status=3)
     assert (told["ok"], told["exit_code"], told["stdout"], told["stderr"]) == (False, 3, "out\n", "err\n")
     told = cli.json("exec", "--session", "s", "--json", "--", "nope", status=125)
-    assert (told["ok"], told["error_code"]) == (False, "command_not_found")
+    assert (told["ok"], told["error_code"], told["reason"]) == (False, "command_not_found", "EXEC_FAILED")
+    told = cli.json("exec", "--session", "s", "--json", "-t", "0.3", "--", "sleep", "1000", status=124)
+    assert (told["ok"], told["error_code"]) == (False, "COMMAND_TIMEOUT")
+    told = cli.json("open", "--session", "t", "--engine", "docker", "--json", status=125)
+    assert (told["ok"], told["error_code"]) == (False, "engine_unavailable")
+    assert told["reason"] == "CONTAINER_START_FAILED"
 
 
 def test_exec_output_is_live(cli: Cli) -> None:
@@ -131,6 +136,19 @@ def test_a_program_waits_for_a_reader_and_nothing_is_lost(cli: Cli) -> None:
 def _running(cli: Cli) -> bool:
     execs = cli.json("ps", "--json", "--execs")["sessions"][0]["execs"]
     return any(one["running"] for one in execs)
+
+
+def test_a_session_can_be_kept_after_its_workflow(cli: Cli) -> None:
+    opened = cli.json("open", "--workflow", "w", "--keep-for", "600", "--max-lifetime", "5000", "--json")
+    assert (opened["workspace_lost"], opened["expires_at"] > time.time()) == (False, True)
+    assert "in 83 min" in cli.ok("ps")
+    cli.ok("exec", "--workflow", "w", "-c", "echo found > it")
+    assert cli.ok("close", "--workflow", "w", "--all") == "closed 1\n"
+    (kept,) = cli.json("ps", "--json")["sessions"]
+    assert 0 < kept["expires_in_seconds"] <= 600
+    assert cli.ok("exec", "--workflow", "w", "--", "cat", "it") == "found\n"
+    cli.ok("close", "--workflow", "w")
+    assert not cli.json("ps", "--json")["sessions"]
 
 
 def test_ps_does_not_keep_a_session_alive(cli: Cli) -> None:

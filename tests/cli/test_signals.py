@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,22 @@ def gone(mark: str) -> bool:
     return not processes(mark)
 
 
+def begun(mark: str) -> bool:
+    """Whether more than our own command line has the mark: a program that says it is ready may not be exec'd yet."""
+    deadline = time.monotonic() + PATIENCE
+    while len(processes(mark)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return len(processes(mark)) > 1
+
+
+@pytest.fixture(autouse=True)
+def hangups() -> Iterator[None]:
+    """A caller's nohup is inherited, and respected: this suite may have one."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def mark() -> str:
     return f"mark-{secrets.token_hex(8)}"
@@ -58,7 +75,7 @@ def ready(process: subprocess.Popen[bytes]) -> None:
 def test_a_signal_cancels_a_run_and_leaves_nothing(cli: Cli, mark: str, number: signal.Signals, status: int) -> None:
     with cli.start("run", "-r", "bash", "-c", stubborn(mark)) as process:
         ready(process)
-        assert len(processes(mark)) > 1  # more than our own command line
+        assert begun(mark)
         process.send_signal(number)
         assert process.wait(PATIENCE) == status
         assert process.stderr

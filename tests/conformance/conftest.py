@@ -21,6 +21,7 @@ import pytest
 from holdfast import aio, engines
 from holdfast.abc import Capability, Engine, EngineStatus, SandboxSpec
 from holdfast.engines.fake import FakeEngine
+from tests.testbed import require
 
 from . import host
 from .programs import PROBES, install
@@ -29,11 +30,16 @@ ENGINES = [
     pytest.param("local", marks=pytest.mark.engines),
     pytest.param("docker", marks=pytest.mark.engines),
     pytest.param("docker-strict", marks=pytest.mark.engines),
+    pytest.param("dagger", marks=pytest.mark.engines),
     pytest.param("fake"),
 ]
 
 Open = Callable[..., AbstractAsyncContextManager[aio.Session]]
 ProbeArgv = Callable[..., list[str]]
+
+
+async def _far(*_: object) -> None:
+    pass
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,9 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A container takes its time: each profile of Docker is tried under one event loop, and both loops are tried."""
-    items[:] = [
-        item for item in items if not item.name.count("trio-docker]") and not item.name.count("asyncio-docker-strict")
-    ]
+    items[:] = [item for item in items if _applies(item)]
+
+
+def _applies(item: pytest.Item) -> bool:
+    if "dagger" in item.name:  # it has runs only
+        return not {"open_session", "box"} & set(getattr(item, "fixturenames", ()))
+    return not item.name.count("trio-docker]") and not item.name.count("asyncio-docker-strict")
 
 
 @pytest.fixture
@@ -67,6 +77,12 @@ def checked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     name, _, profile = request.param.partition("-")
     if profile:
         monkeypatch.setenv("HOLDFAST_PROFILE", profile)
+        # Both ways to a guest are tried: here the one through the daemon, as from another machine.
+        monkeypatch.setattr("holdfast.engines.docker.near.dial", _far)
+    if name == "dagger":
+        settings = require("dagger")
+        monkeypatch.setenv("DAGGER_HOST", settings["hosts"]["unix"])
+        monkeypatch.setenv("_EXPERIMENTAL_DAGGER_CLI_BIN", settings["cli"])
     # An owner of its own: tests that run at the same time share a daemon, and must not see each other's sessions.
     monkeypatch.setenv("HOLDFAST_OWNER_KEY", secrets.token_hex(16))
     with ExitStack() as stack:

@@ -104,10 +104,10 @@ async def test_64_megabytes_go_up_and_down(box: aio.Session, tmp_path: Path) -> 
     with source.open("wb") as file:
         for _ in range(64):
             file.write(block)
-    entry = await box.upload(source, "in/big.bin", mode=0o600)
-    assert (entry.size_bytes, entry.mode) == (64 << 20, 0o600)
+    copied = await box.upload(source, "in/big.bin", mode=0o600)
+    assert (copied.files, copied.size_bytes, (await box.stat("in/big.bin")).mode) == (1, 64 << 20, 0o600)
     assert await box.read("in/big.bin", offset=(63 << 20) + 5, max_bytes=100) == block[5:105]
-    assert await box.download("in/big.bin", target) == 64 << 20
+    assert (await box.download("in/big.bin", target)).size_bytes == 64 << 20
     assert target.read_bytes() == source.read_bytes()
 
 

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from holdfast import EndCause, Limits, SessionKey, aio, errors
+from holdfast.abc import Engine
 
 from . import host
 from .conftest import Open, ProbeArgv
@@ -233,3 +234,16 @@ async def test_a_sweep_removes_the_dead_and_nothing_else(open_session: Open, wor
         assert await alive(living)
         assert await aio.sweep(engine=living.effective.engine) == 0
         await living.close()
+
+
+async def test_an_environment_that_is_none_is_refused_before_anything_is_made(
+    open_session: Open, workflow: str, engine: Engine
+) -> None:
+    for env in ({"A=B": "hidden"}, {"": "hidden"}, {"A B": "hidden"}, {"A": "hidden\0"}):
+        with pytest.raises(errors.InvalidRequest) as refused:
+            async with open_session(workflow=workflow, env=env):
+                pass
+        assert "hidden" not in str(refused.value)
+    assert not await engine.list()
+    async with open_session(workflow=workflow, env={"_A1": "x\ny"}) as box:
+        await box.close()

@@ -36,6 +36,29 @@ async def test_a_path_that_leaves_is_refused(box: aio.Session, verb: Verb) -> No
             await verb(box, path)
 
 
+BLOCKED = ("/etc/passwd", "/etc/shadow", "/root", "/root/.ssh/id_rsa", "/proc/1/mem", "/proc/self/environ", "/sys",
+           "/dev/zero", "/.holdfast/guest", "/.holdfast-run/sock", "/var/run/docker.sock")  # fmt: skip
+"""what an agent's file tools may not touch, whether it is there or not"""
+
+
+@each_verb
+async def test_blocked_paths_are_blocked_however_they_are_spelled(
+    box: aio.Session, probe: ProbeArgv, verb: Verb
+) -> None:
+    """T22 and T33: by path, by link, and by link to a folder above."""
+    await box.write("here", "x")
+    for path in BLOCKED:
+        for spelling in (path, f"/{path}", f"/.{path}", f"{box.effective.workspace}/../{path}", f"here/../../{path}"):
+            with pytest.raises(errors.PathNotAllowed):
+                await verb(box, spelling)
+    assert (await box.exec(probe("link", "/", "top"))).ok
+    for path in BLOCKED:
+        with pytest.raises(errors.PathNotAllowed):
+            await verb(box, f"top{path}")
+    fine = {VERBS[name]: "fine" for name in ("write", "mkdir", "move to")} | {VERBS["list"]: "."}
+    await verb(box, fine.get(verb, "here"))
+
+
 @each_verb
 async def test_a_link_that_leaves_is_refused(box: aio.Session, probe: ProbeArgv, verb: Verb) -> None:
     await box.write("here", "x")

@@ -109,7 +109,8 @@ async def test_artifacts_have_a_cap_that_is_told(run: Run, monkeypatch: pytest.M
     files = {"a": bytes(500), "b": bytes(600), "c": bytes(400), "d": b""}
     result = await run("where", files=files, artifacts=["?"])
     assert [artifact.path for artifact in result.artifacts] == ["a", "c"]
-    assert result.artifacts_skipped == ("b", "d")
+    assert [(one.path, one.size_bytes) for one in result.artifacts_skipped] == [("b", 600), ("d", 0)]
+    assert (result.artifacts_skipped_count, result.artifacts_unlisted) == (2, False)
 
 
 async def test_a_run_that_ends_badly_gives_its_artifacts_too(run: Run) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.testbed import require
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_HERE = ("make ",)
@@ -69,9 +71,9 @@ def test_links_lead_somewhere() -> None:
             assert (ROOT / target).exists(), f"{document.name} names {target}"
 
 
-def test_examples_of_the_tree_run(environment: dict[str, str]) -> None:
+def run_example(name: str, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "examples/first_run.py"],
+        [sys.executable, f"examples/{name}"],
         env=environment,
         cwd=ROOT,
         capture_output=True,
@@ -80,5 +82,19 @@ def test_examples_of_the_tree_run(environment: dict[str, str]) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert '"error_count": 20' in done.stdout
-    assert "nothing is left" in done.stdout
+    return done.stdout
+
+
+def test_examples_of_the_tree_run(environment: dict[str, str]) -> None:
+    said = run_example("first_run.py", environment)
+    assert '"error_count": 20' in said
+    assert "nothing is left" in said
+
+
+@pytest.mark.parametrize("engine", ["local", "docker"])
+def test_three_agents_share_a_session(engine: str, environment: dict[str, str]) -> None:
+    require("bubblewrap" if engine == "local" else "images")
+    said = run_example("three_agents.py", {**environment, "HOLDFAST_ENGINE": engine})
+    assert f"session made on {engine}" in said and said.count(f"session found on {engine}") == 2
+    assert "failed: AssertionError: between the two" in said and "watcher says: passed" in said
+    assert "1 session ended" in said

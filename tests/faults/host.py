@@ -1,9 +1,7 @@
-"""What the host sees of a sandbox: by /proc and cgroups, never by what the sandbox says of itself."""
+"""What the host sees of a sandbox: by /proc, cgroups and the daemon, never by what the sandbox says of itself."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from holdfast import Limits, aio
 from holdfast.aio import Process, Session
-
-CGROUPS = Path("/sys/fs/cgroup")
+from tests.faults.outside import outside
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,10 @@ class Box:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.exec = session.exec
-        folder = Path(os.environ["HOLDFAST_STATE_DIR"], "sessions", session.key.sandbox_name)
-        self.pid = int(json.loads((folder / "record.json").read_text())["pid"])
-        self.cgroups = cgroups_of(self.pid)
+        self.outside = outside(session)
+        self.pid, self.cgroups = self.outside.pid, self.outside.cgroups
+        standard = session.effective.profile == "standard"
+        self.uid, self.home = (0, "/root") if standard else (65532, "/home/sandbox")
 
     def path(self, name: str) -> Path:
         """A file of the sandbox, as the host sees it: through the root folder of its PID 1."""
@@ -86,7 +85,7 @@ class Box:
     def left_nothing(self) -> None:
         seen = look_at(self.pid)
         assert seen is None or seen.state in "ZX"
-        assert not [folder for folder in self.cgroups.values() if folder.exists()]
+        assert not self.outside.left()
 
     async def until(self, condition: Callable[[], Any], what: str, within: float = 15) -> None:
         """Wait for something that the host can see."""
@@ -113,8 +112,7 @@ class Box:
 
 @asynccontextmanager
 async def box(**options: Any) -> AsyncIterator[Box]:
-    """A session on `local`; its PID 1 is gone, and its cgroups too, when the block is left."""
-    options.setdefault("engine", "local")
+    """A session on the engine of the test; when the block is left, nothing is left of it."""
     async with aio.open_session(**options) as session:
         opened = Box(session)
         yield opened
@@ -122,15 +120,14 @@ async def box(**options: Any) -> AsyncIterator[Box]:
         opened.left_nothing()
 
 
-def cgroups_of(pid: int) -> dict[str, Path]:
-    """The cgroups that `local` made for a process, by controller; of version 2 there is one, under ""."""
-    found: dict[str, Path] = {}
-    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if path.startswith("/holdfast/"):
-            name = controllers.split(",")[0]
-            found[name] = CGROUPS / name / path.lstrip("/")
-    return found
+def every() -> pytest.MarkDecorator:
+    """On each engine, in each profile: where a profile changes the outcome, or must not."""
+    return pytest.mark.on("local", "docker", "docker-strict")
+
+
+def confined() -> pytest.MarkDecorator:
+    """Where programs are nobody: `standard` gives them the root of their container."""
+    return pytest.mark.on("local", "docker-strict")
 
 
 def small(**changes: Any) -> Limits:

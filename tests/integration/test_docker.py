@@ -5,51 +5,25 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
-import docker
 import pytest
 
 from holdfast import aio, errors
 from holdfast.abc import Capability
-from holdfast.engines.docker import images, labels, seccomp
+from holdfast.engines.docker import labels, seccomp
 from holdfast.engines.docker.engine import DockerEngine
 from tests.testbed import require
+
+from .daemons import container_of, relay, socket_of
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The testbed's daemon; afterwards this test's owner has no container on it."""
-    found = require("docker")
-    require("images")
-    monkeypatch.setenv("DOCKER_HOST", found["host"])
-    monkeypatch.setenv("HOLDFAST_OWNER_KEY", secrets.token_hex(16))
-    client = docker.from_env()
-    yield client
-    # The plain list: the other one looks at each container again, and those of other tests come and go.
-    left = [each["Names"] for each in client.api.containers(all=True) if labels.verified(each["Labels"]) is not None]
-    client.close()
-    assert not left
-
-
-def container_of(daemon: Any, box: aio.Session) -> Any:
-    return daemon.containers.get(box.key.sandbox_name)
 
 
 async def test_container_is_what_the_profile_says(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +39,17 @@ async def test_container_is_what_the_profile_says(daemon: Any, monkeypatch: pyte
         assert "no-new-privileges:true" in host["SecurityOpt"]
         status = (await box.exec("cat /proc/self/status")).stdout
         assert "CapEff:\t0000000000000000" in status and "Seccomp_filters:\t2" in status
+
+
+async def test_what_root_may_do_in_the_profile_standard(daemon: Any) -> None:
+    async with aio.open_session(engine="docker") as box:
+        status = (await box.exec("cat /proc/self/status; id -u")).stdout
+        assert "CapEff:\t00000000000000fb" in status, "chown dac_override fowner fsetid kill setgid setuid"
+        assert "NoNewPrivs:\t1" in status and status.endswith("\n0\n")
+        other = "import os; os.chown('.', 1000, 1000); os.setgid(1000); os.setuid(1000); print(os.getuid())"
+        assert (await box.exec(["python3", "-c", other])).stdout == "1000\n"
+        assert not (await box.exec("mount -t tmpfs x /mnt")).ok
+        assert container_of(daemon, box).attrs["HostConfig"]["Binds"] is None
 
 
 async def test_killed_container_is_lost_and_the_next_opening_makes_a_new_one(daemon: Any) -> None:
@@ -87,6 +72,20 @@ async def _kill_soon(daemon: Any, box: aio.Session) -> None:
     while not await box.processes():
         await anyio.sleep(0.01)
     await anyio.to_thread.run_sync(container_of(daemon, box).kill)
+
+
+async def test_the_makers_own_way_in_can_break_like_any_other(daemon: Any) -> None:
+    """PID 1 hangs up on a host that talks nonsense; the next call comes in by an exec, and programs start as before."""
+    async with aio.open_session(engine="docker") as box:
+        await box.write("kept", "x")
+        await (await box.guest()).connection.send(b"\xff" * 9)
+        with anyio.fail_after(60), pytest.raises(errors.SessionLost):
+            await box.exec("sleep 50")
+        assert await box.read("kept") == b"x"
+        async with anyio.create_task_group() as tasks:
+            for _ in range(12):  # more than there are supervisors: new ones are started
+                tasks.start_soon(box.exec, "sleep 0.2")
+        assert (await box.exec("echo fine; readlink /proc/self/fd/0")).stdout == "fine\n/dev/null\n"
 
 
 async def test_paused_container_has_its_own_error(daemon: Any) -> None:
@@ -136,39 +135,8 @@ async def test_stranger_with_our_name_is_refused_and_left_alone(daemon: Any) -> 
         stranger.remove(force=True)
 
 
-async def test_never_started_container_is_swept_when_it_is_old(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.engines.docker import engine as module
-
-    async with aio.open_session(engine="docker") as box:
-        marks = container_of(daemon, box).labels
-    made = daemon.containers.create("python:3.11-slim", ["true"], labels=marks)
-    assert await aio.sweep(engine="docker") == 0
-    monkeypatch.setattr(module, "_NEVER_STARTED_SECONDS", 0.0)
-    assert await aio.sweep(engine="docker") == 1
-    with pytest.raises(docker.errors.NotFound):
-        made.reload()
-
-
-async def test_daemon_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.engines.docker import daemon as module
-
-    path = tmp_path / "sock"
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-        deaf = DockerEngine()
-        call = module.Daemon.call
-        monkeypatch.setattr(module.Daemon, "call", lambda self, what, work, deadline=0: call(self, what, work, 1.0))
-        status = await deaf.check()
-    assert not status.available and "did not answer" in status.reason
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing")
-    status = await DockerEngine().check()
-    assert not status.available and "No such file" in status.reason and status.fix
-
-
 async def test_daemon_over_tcp(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Relay(os.environ["DOCKER_HOST"].removeprefix("unix://")) as port:
+    async with relay(socket_of(daemon)) as port:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
         engine = DockerEngine()
         assert Capability.CODE in (await engine.check()).capabilities
@@ -210,69 +178,6 @@ async def test_client_in_a_container_that_has_only_the_socket(daemon: Any) -> No
         assert json.loads(client.logs(stderr=False)) == [True, "from inside", "1\n"]
     finally:
         client.remove(force=True)
-
-
-class Relay:
-    """A tcp port on loopback that leads to a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> int:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, daemon=True).start()
-        return int(self._listener.getsockname()[1])
-
-    def __exit__(self, *error: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            far = socket.socket(socket.AF_UNIX)
-            far.connect(self._path)
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            source.close()
-            target.close()
-
-
-@pytest.mark.parametrize(
-    ("spelling", "same"),
-    [("python", "docker.io/library/python:latest"), ("python:3.11-slim", "docker.io/library/python:3.11-slim"),
-     ("library/python", "docker.io/library/python:latest"), ("localhost:5000/a", "localhost:5000/a:latest"),
-     ("ghcr.io/a/b:1", "ghcr.io/a/b:1"), ("a/b", "docker.io/a/b:latest")],
-)  # fmt: skip
-def test_one_image_has_one_name(spelling: str, same: str) -> None:
-    assert images.normalise(spelling) == images.normalise(same) == same
-
-
-@pytest.mark.parametrize(
-    "bad", ["", "Python", "a b", "python:3.11\n", "../x", "-x", "d34db33fd34d", "sha256:" + "a" * 64]
-)
-def test_what_is_no_image_is_refused(bad: str) -> None:
-    with pytest.raises(errors.InvalidRequest):
-        images.normalise(bad)
-
-
-def test_labels_are_signed() -> None:
-    marks = {labels.PREFIX + "managed": "1", labels.PREFIX + "name": "x"}
-    assert labels.verified(marks) is None
-    signed = {**marks, labels.PREFIX + "signature": labels._sign(marks)}
-    assert labels.verified(signed) == {"managed": "1", "name": "x"}
-    assert labels.verified({**signed, labels.PREFIX + "name": "y"}) is None
-    assert labels.verified({**signed, "of.the.image": "z"}) == {"managed": "1", "name": "x"}
 
 
 def test_seccomp_profile_opens_networks_only_on_request() -> None:

@@ -177,11 +177,11 @@ async def test_a_clock_that_jumps_does_not_make_a_session_immortal() -> None:
 @pytest.mark.anyio
 async def test_claims_are_for_tests_of_wishes() -> None:
     with FakeEngine(), pytest.raises(errors.EngineUnavailable, match="images"):
-        await aio.run("1", image="python:3.12", engine="fake")
+        await aio.run("1", image="python:3.11-slim", engine="fake")
     with FakeEngine(claim=[Capability.IMAGES]) as fake:
         fake.on_code(lambda call: None)
-        async with aio.open_session(image="python:3.12", engine="fake") as box:
-            assert box.effective.image == "python:3.12"
+        async with aio.open_session(image="python:3.11-slim", engine="fake") as box:
+            assert box.effective.image == "python:3.11-slim"
 
 
 @pytest.mark.anyio
@@ -200,7 +200,7 @@ def test_it_is_the_engine_of_its_name_for_a_while() -> None:
             assert engines.engine("fake") is inner
         assert engines.engine("fake") is outer
     assert engines.engine("fake") not in (inner, outer)
-    assert "fake" not in engines.AUTOMATIC
+    assert not any("fake" in order for order in engines.AUTOMATIC.values())
 
 
 def test_it_works_without_await_and_across_event_loops() -> None:

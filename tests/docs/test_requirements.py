@@ -1,0 +1,26 @@
+"""The table of requirements names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "requirements.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w./]+\.py)(?:::(\w+))?`", DOCUMENT)))
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_each_named_test_is_there(path: str, name: str) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert name in found if name else any(one.startswith("test_") for one in found)
+
+
+def test_every_line_has_one() -> None:
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith("| ") and not line.startswith("| asked for")]
+    assert len(rows) > 20
+    assert not [row for row in rows if "`tests/" not in row]

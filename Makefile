@@ -31,7 +31,7 @@ check: .venv/ready ## ruff, mypy, gofmt, go vet, generated code
 	@$(BIN)/mypy
 	@cd $(GUEST) && go=$(GO) && found=$$("$$(dirname $$go)/gofmt" -l .) && \
 	  { test -z "$$found" || { echo "not as gofmt writes it: $$found"; exit 1; }; } && $$go vet ./...
-	@$(BIN)/python $(GUEST)/generate.py --check
+	@$(BIN)/python $(GUEST)/generate.py --check && $(BIN)/python docs/generate.py --check
 
 guest-test: .venv/ready ## the guest's own tests, under the race detector where a C compiler is there
 	@cd $(GUEST) && go=$(GO) && if command -v gcc >/dev/null; then CGO_ENABLED=1 $$go test -race ./...; \
@@ -41,8 +41,8 @@ format: .venv/ready ## rewrite sources in the project's style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 	@cd $(GUEST) && $(GO) fmt ./...
 
-generate: .venv/ready ## Go types from protocol.py
-	@$(BIN)/python $(GUEST)/generate.py
+generate: .venv/ready ## Go types from protocol.py; tables and schema from config.py
+	@$(BIN)/python $(GUEST)/generate.py && $(BIN)/python docs/generate.py
 
 constraints: ## renew constraints.txt with the newest versions that pyproject.toml allows
 	@rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip -q install -U pip && $(BIN)/pip -q install -e . --group dev

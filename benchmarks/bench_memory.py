@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from _measure import Row, main
+from _measure import Row, chosen_engine, main
 
 from holdfast import Limits, aio
 
@@ -28,7 +28,7 @@ def peak_mb() -> float:
 async def measure(rounds: int) -> list[Row]:
     limits = Limits(workspace_mb=2200, max_file_size_bytes=1100 << 20)
     rows = [Row(name, "MB", goal="20 MB") for name in ("200 MB of stdout", "1 GB upload", "1 GB download")]
-    async with aio.open_session(engine="local", limits=limits) as box:
+    async with aio.open_session(engine=chosen_engine(), limits=limits) as box:
         await box.exec(["true"])
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             source, target = Path(folder, "in"), Path(folder, "out")
@@ -48,4 +48,4 @@ async def measure(rounds: int) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", measure, rounds=2)
+    main(__doc__ or "", measure, rounds=2, engines=("local", "docker"))

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import holdfast
-from holdfast import RunResult, SandboxError, Session
+from holdfast import SandboxError, Session
 
 HERE = Path(__file__).parent
 COLOUR = sys.stdout.isatty()
@@ -42,17 +42,23 @@ def code_of(prompt: Path) -> str:
     return found[1]
 
 
-def compute_mode() -> RunResult:
+def compute_mode() -> bool:
     heading("Compute mode: one question, one fresh sandbox")
     log = (HERE / "app.log").read_text()
+    prompt = HERE / "log_analyzer.prompt"
     fact("agent", "examples/log_analyzer.prompt  (frontmatter: `sandbox: python`)")
+    (tool,) = holdfast.toolset(prompt)
+    fact("tool", f"{tool.name}, called as a model would")
     fact("input", f"app.log, {len(log.splitlines())} lines, such as:")
     block("\n".join(log.splitlines()[:3]), "┆")
     started = time.perf_counter()
-    result = holdfast.run(code_of(HERE / "log_analyzer.prompt"), files={"app.log": log}, timeout=30)
+    result = tool.call_blocking({"code": code_of(prompt), "files": {"app.log": log}, "timeout_seconds": 30})
     took = (time.perf_counter() - started) * 1000
-    limits = result.limits
-    fact("ran on", f"{result.engine}, {result.runtime}, no network")
+    if "error" in result:
+        verdict(False, result["error"])
+        return False
+    limits = result["limits"]
+    fact("ran on", f"{result['engine']}, {result['runtime']}, no network")
     fact(
         "limits",
         f"{limits['timeout_seconds']} s, {limits['memory_mb']} MB memory, {limits['workspace_mb']} MB disk, "
@@ -61,13 +67,13 @@ def compute_mode() -> RunResult:
     for name, reason in limits.get("not_held", {}).items():
         fact("", f"{name} does not hold in full: {reason}")
     fact("result", "")
-    block(result.stdout)
+    block(result["stdout"])
     verdict(
-        result.ok,
-        f"exit {result.exit_code} ({result.end_cause}) in {result.duration_ms:.0f} ms, "
-        f"{took:.0f} ms with its sandbox; {result.peak_memory_bytes >> 20} MB at its peak; nothing is left",
+        result["ok"],
+        f"exit {result['exit_code']} ({result['end_cause']}) in {result['duration_ms']} ms, "
+        f"{took:.0f} ms with its sandbox; {result['peak_memory_bytes'] >> 20} MB at its peak; nothing is left",
     )
-    return result
+    return bool(result["ok"])
 
 
 def attempt(box: Session, source: str) -> bool:
@@ -100,7 +106,7 @@ def code_mode() -> bool:
 def main() -> int:
     print(style("Holdfast", "1") + " gives LLM agents a safe place to run code.")
     try:
-        good = compute_mode().ok and code_mode()
+        good = compute_mode() and code_mode()
     except SandboxError as error:
         print(f"\n{style('✘', '1;31')} {error}", file=sys.stderr)
         return 125

@@ -45,7 +45,7 @@ generate: .venv/ready ## Go types from protocol.py; tables and schema from confi
 	@$(BIN)/python $(GUEST)/generate.py && $(BIN)/python docs/generate.py
 
 constraints: ## renew constraints.txt with the newest versions that pyproject.toml allows
-	@rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip -q install -U pip && $(BIN)/pip -q install -e . --group dev
+	@rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip -q install -U pip && $(BIN)/pip -q install -e '.[all]' --group dev
 	@{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --all --exclude-editable --exclude setuptools; } > constraints.new && mv constraints.new constraints.txt
 
 .venv/ready: pyproject.toml constraints.txt hatch_build.py
@@ -53,7 +53,7 @@ constraints: ## renew constraints.txt with the newest versions that pyproject.to
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip -q install --disable-pip-version-check -c constraints.txt pip
-	@$(BIN)/python -m pip -q install --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt -e . --group dev
+	@$(BIN)/python -m pip -q install --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt -e '.[all]' --group dev
 	@touch $@
 
 clean: ## remove .venv and built files

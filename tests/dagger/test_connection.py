@@ -16,7 +16,9 @@ import pytest
 
 from holdfast import aio, errors, telemetry
 from holdfast.engines.dagger import cli
+from holdfast.engines.dagger.address import Address
 from holdfast.engines.dagger.engine import DaggerEngine
+from holdfast.engines.dagger.session import DaggerSession
 from tests.testbed import require
 
 from .conftest import elsewhere, gone, processes
@@ -148,6 +150,24 @@ async def test_a_session_that_is_killed_is_lost_and_replaced(dagger: DaggerEngin
         assert time.monotonic() - started < 60
     assert gone(mark)
     assert (await aio.run("print(1)")).ok
+
+
+async def test_a_session_that_dies_before_its_first_word(dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has run, so nothing is lost: the error says so, and the next run works."""
+    dagger.close()
+    start = DaggerSession.start
+
+    def doomed(program: str, where: Address) -> DaggerSession:
+        made = start(program, where)
+        made._process.kill()
+        made._process.wait()
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DaggerSession, "start", doomed)
+        with pytest.raises(errors.EngineUnavailable, match="before the program ran"):
+            await aio.run("print(1)")
+    assert (await aio.run("print(2)")).stdout == "2\n"
 
 
 def test_a_client_that_is_killed_leaves_nothing(dagger: DaggerEngine, mark: str) -> None:

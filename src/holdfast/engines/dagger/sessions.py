@@ -13,6 +13,7 @@ from ... import errors
 from . import cli
 from .address import FIX, NOT_SET, Address
 from .prepare import greet
+from .query import EngineGone, QueryFailed
 from .session import DaggerSession
 
 
@@ -39,7 +40,7 @@ class Sessions:
         if found is None:
             found = await anyio.to_thread.run_sync(self._start, where, recycle_after, abandon_on_cancel=True)
         try:
-            await greet(found)
+            await _greeted(found)
             yield found
         finally:
             self._give(found)
@@ -83,3 +84,14 @@ class Sessions:
             current, self._current = self._current, None
         if current is not None:
             current.close()
+
+
+async def _greeted(session: DaggerSession) -> None:
+    """The first word on a session may be the one that finds its engine, or its process, gone."""
+    try:
+        await greet(session)
+    except (EngineGone, QueryFailed, TimeoutError) as error:
+        reason = str(error) or "it did not answer in time"
+        raise errors.EngineUnavailable(
+            f"the Dagger engine went away before the program ran: {reason}; try again"
+        ) from error

@@ -12,6 +12,7 @@ from ..abc import Mode
 from ..config import SandboxConfig, settings
 from ..policy import Request, clamp
 from . import run
+from .adapters import load
 from .offer import ExecutionContext, Offer
 from .session import CodeTools
 from .tool import Result, Tool
@@ -63,17 +64,31 @@ class Toolset(Sequence[Tool]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    # --- in the form of a framework; where its package is missing, the error names the extra
+
     def as_openai(self, api: str = "chat") -> list[dict[str, Any]]:
         """As OpenAI's API takes tools: `chat` completions, or `responses`."""
-        from .adapters.openai import specifications
-
-        return specifications(self, api)
+        return load("openai").specifications(self, api)  # type: ignore[no-any-return]
 
     def as_anthropic(self) -> list[dict[str, Any]]:
         """As Anthropic's API takes tools."""
-        from .adapters.anthropic import specifications
+        return load("anthropic").specifications(self)  # type: ignore[no-any-return]
 
-        return specifications(self)
+    def as_mcp(self) -> Any:
+        """A server of the official MCP SDK; `holdfast mcp` serves it."""
+        return load("mcp").server(self)
+
+    def as_langchain(self) -> list[Any]:
+        """LangChain tools."""
+        return load("langchain").tools(self)  # type: ignore[no-any-return]
+
+    def as_openai_agents(self) -> list[Any]:
+        """Function tools of the OpenAI Agents SDK."""
+        return load("openai_agents").tools(self)  # type: ignore[no-any-return]
+
+    def as_genkit(self, ai: Any) -> list[Any]:
+        """Tools of Genkit, registered with `ai`; pass them, or their names, to `ai.generate`."""
+        return load("genkit").tools(self, ai)  # type: ignore[no-any-return]
 
 
 async def toolset(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_TEXT = 256
 _TAKEN = ("proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "run", "tmp", "boot", "root")
+_BUCKET = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_SERVER = re.compile(r"(nats|tls|ws|wss)://[^/@\s]+/?")
 _HOMES = ("/home", "/home/sandbox")
 
 
@@ -70,6 +72,40 @@ def workdir(text: str) -> str:
     if parts[1] in _TAKEN or parts[1].startswith(".") or text in _HOMES:
         raise ValueError(f"{text} belongs to the sandbox; take a folder of its own, such as /work")
     return text
+
+
+def bucket(text: str) -> str:
+    if not _BUCKET.fullmatch(text):
+        raise ValueError(f"{short(text)} is not the name of a bucket: letters, digits, _ and -")
+    return text
+
+
+def nats_server(text: str) -> str:
+    """An address without a login in it, which would be shown wherever the address is."""
+    if "@" in text:
+        raise ValueError("write the address only; the login goes into HOLDFAST_NATS_USER and HOLDFAST_NATS_PASSWORD")
+    if not _SERVER.fullmatch(text):
+        raise ValueError(f"{short(text)} is not the address of a NATS server; write it as in nats://127.0.0.1:4222")
+    return text
+
+
+def key_prefix(text: str) -> str:
+    """What keys of staged files begin with: whole parts, as of a path, and with a `/` at the end."""
+    parts = text.strip("/").split("/")
+    if text and (not text.isprintable() or any(part in ("", ".", "..") for part in parts)):
+        raise ValueError(f"{short(text)} is not the beginning of a key; write it as in shared/")
+    return f"{text.strip('/')}/" if text else ""
+
+
+def key_grant(text: str) -> str:
+    """PREFIX, or BUCKET:PREFIX; `*` is all keys."""
+    name, colon, prefix = text.partition(":") if ":" in text else ("", "", text)
+    if colon:
+        bucket(name)
+    whole = "*" if prefix == "*" else key_prefix(prefix)
+    if not whole:
+        raise ValueError("say which keys: the beginning of them, such as shared/, or * for all")
+    return f"{name}{colon}{whole}"
 
 
 def runtime_and_image(config: SandboxConfig) -> tuple[str, str | None]:

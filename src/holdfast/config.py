@@ -30,6 +30,9 @@ Texts = Annotated[tuple[str, ...], Field(strict=False)]
 Images = Annotated[tuple[Annotated[str, AfterValidator(asked.image)], ...], Field(strict=False)]
 Variables = Annotated[tuple[Annotated[str, AfterValidator(asked.variable)], ...], Field(strict=False)]
 
+Servers = Annotated[tuple[Annotated[str, AfterValidator(asked.nats_server)], ...], Field(strict=False)]
+Grants = Annotated[tuple[Annotated[str, AfterValidator(asked.key_grant)], ...], Field(strict=False)]
+
 
 class Limits(BaseModel):
     """What a sandbox may use. None: no limit is asked for."""
@@ -253,6 +256,36 @@ class Settings(BaseModel):
     dagger_cgroup_parent: Annotated[str | None, Env("HOLDFAST_DAGGER_CGROUP_PARENT")] = None
     """cgroup of the Dagger engine beneath which runs get limits of their own"""
 
+    # --- staging: an object store through which large files come and go
+    nats_url: Annotated[Servers, Env("HOLDFAST_NATS_URL")] = ()
+    """servers of the NATS Object Store for staging, such as nats://nats:4222 or tls://nats:4222; none: no staging"""
+    nats_user: Annotated[str | None, Env("HOLDFAST_NATS_USER")] = None
+    """user there; the password is in HOLDFAST_NATS_PASSWORD"""
+    nats_creds_file: Annotated[str | None, Env("HOLDFAST_NATS_CREDS")] = None
+    """credentials file, with a JWT and a seed"""
+    nats_nkey_file: Annotated[str | None, Env("HOLDFAST_NATS_NKEY")] = None
+    """file with the seed of an nkey"""
+    nats_ca_file: Annotated[str | None, Env("HOLDFAST_NATS_CA")] = None
+    """certificates that the server's must come from, as PEM; else those that this machine trusts"""
+    nats_cert_file: Annotated[str | None, Env("HOLDFAST_NATS_CERT")] = None
+    """certificate to show to the server, as PEM"""
+    nats_key_file: Annotated[str | None, Env("HOLDFAST_NATS_KEY")] = None
+    """key of that certificate, as PEM"""
+    staging_bucket: Annotated[str, AfterValidator(asked.bucket), Env("HOLDFAST_STAGING_BUCKET")] = "holdfast"
+    """bucket for staged files; made when it is missing"""
+    staging_prefix: Annotated[str, AfterValidator(asked.key_prefix), Env("HOLDFAST_STAGING_PREFIX")] = ""
+    """what all keys of workflows and agents begin with, such as prod/"""
+    staging_read: Annotated[Grants, Env("HOLDFAST_STAGING_READ")] = ()
+    """what every agent may read beside the files of its own workflow: shared/, or BUCKET:PREFIX of another bucket"""
+    staging_write: Annotated[Grants, Env("HOLDFAST_STAGING_WRITE")] = ()
+    """what every agent may write beside the files of its own workflow, in the same form"""
+    staging_max_bytes: Annotated[Positive, Env("HOLDFAST_STAGING_MAX_BYTES")] = 4 << 30
+    """size of one staged file"""
+    staging_ttl: Annotated[Seconds | None, Env("HOLDFAST_STAGING_TTL")] = 7 * 86400
+    """how long a staged file stays, in a bucket that Holdfast makes; none: until it is deleted"""
+    staging_timeout: Annotated[Seconds, Env("HOLDFAST_STAGING_TIMEOUT")] = 30
+    """a store that does not answer for so long is given up"""
+
 
 OTHER_VARIABLES = {
     "HOLDFAST_CONFIG": "the operator's TOML file, instead of the one of this user or of the system",
@@ -262,6 +295,8 @@ OTHER_VARIABLES = {
     "HOLDFAST_WORKFLOW": "`--workflow` of the command line",
     "HOLDFAST_AGENT": "`--agent` of the command line",
     "HOLDFAST_SESSION": "`--session` of the command line",
+    "HOLDFAST_NATS_PASSWORD": "password for `nats_user`; no setting, so that nothing shows it",
+    "HOLDFAST_NATS_TOKEN": "token for NATS, instead of a user",
     "NO_COLOR": "the command line writes without colours",
 }
 """Variables that are no settings of a sandbox."""

@@ -26,6 +26,15 @@
         SandboxFileNotFound  SandboxFileExists  SandboxIsADirectory  SandboxNotADirectory  NotRegularFile
         DirectoryNotEmpty  PathNotAllowed  PermissionDenied  NameTooLong  SymlinkLoop  FileTooLarge
         TooManyFiles  WorkspaceFull
+      StagingError                       the object store through which large files come and go
+        StagingUnavailable               it is not configured, does not answer, or does not let us in
+        StagingDenied                    it does not allow us this
+        StagingLost                      it went away or stalled in the middle
+        StagingFull                      it has no room
+        StagedFileNotFound               no file has this key
+        StagedFileDamaged                pieces are missing, or it is not what its digest or size says
+        StagedFileIsLink                 it points to another one; links are not followed
+        StagedFileChanged                it was replaced meanwhile
 
 Each has a `code`, which tools and `--json` show, and a message of one sentence that says what to do. Tools show a
 `reason` too where one of the three applies that agents may know from elsewhere:
@@ -263,6 +272,42 @@ class TooManyFiles(FileError):
 
 class WorkspaceFull(FileError):
     code = "workspace_full"
+
+
+class StagingError(SandboxError):
+    code = "staging_error"
+
+
+class StagingUnavailable(StagingError):
+    code = "staging_unavailable"
+
+
+class StagingDenied(StagingError):
+    code = "staging_denied"
+
+
+class StagingLost(StagingError):
+    code = "staging_lost"
+
+
+class StagingFull(StagingError):
+    code = "staging_full"
+
+
+class StagedFileNotFound(StagingError, FileNotFoundError):
+    code = "staged_file_not_found"
+
+
+class StagedFileDamaged(StagingError):
+    code = "staged_file_damaged"
+
+
+class StagedFileIsLink(StagingError):
+    code = "staged_file_is_link"
+
+
+class StagedFileChanged(StagingError):
+    code = "staged_file_changed"
 
 
 def _tree(root: type[SandboxError]) -> list[type[SandboxError]]:

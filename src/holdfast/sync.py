@@ -10,10 +10,12 @@ import atexit
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from . import aio
@@ -35,14 +37,30 @@ def _start() -> BlockingPortal:
 
 def wait_for(work: Callable[[], Awaitable[_T]]) -> _T:
     """Run `work` in the loop and wait for it. Ctrl-C cancels it, and is raised when it has cleaned up."""
-    with _starting:
-        portal = _start()
-    future = portal.start_task_soon(work)
+    future = _begin(work)
     try:
         return future.result()
     except BaseException:
         future.cancel()
         raise
+
+
+async def awaited(work: Callable[[], Awaitable[_T]]) -> _T:
+    """As `wait_for`, from a coroutine. For what is used by blocking callers too, or from one event loop after another,
+    and must live in one loop all the while."""
+    future = _begin(work)
+    try:
+        # a limiter of its own: who waits for a long program must not keep others from their threads
+        return await to_thread.run_sync(future.result, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _begin(work: Callable[[], Awaitable[_T]]) -> Future[_T]:
+    with _starting:
+        portal = _start()
+    return portal.start_task_soon(work)
 
 
 def _function(call: Callable[_P, Awaitable[_T]]) -> Callable[_P, _T]:

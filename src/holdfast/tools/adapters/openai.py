@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidRequest
+from ..tool import Result, failure
 
 if TYPE_CHECKING:
     from ..toolset import Toolset
@@ -27,13 +30,18 @@ async def answer(tools: Toolset, call: dict[str, Any]) -> dict[str, Any]:
     """The message or item that answers a tool call of the model, in the form of the API that it came from."""
     responses = call.get("type") == "function_call"
     asked = call if responses else call["function"]
-    try:
-        arguments = json.loads(asked["arguments"] or "{}")
-    except ValueError as error:
-        result = {"ok": False, "error": f"the arguments are no JSON: {error}", "error_code": "invalid_request"}
-    else:
-        result = await tools.call(asked["name"], arguments if isinstance(arguments, dict) else {"": arguments})
-    text = json.dumps(result)
+    text = json.dumps(await result(partial(tools.call, asked["name"]), asked["arguments"]))
     if responses:
         return {"type": "function_call_output", "call_id": call["call_id"], "output": text}
     return {"role": "tool", "tool_call_id": call["id"], "content": text}
+
+
+async def result(call: Callable[[dict[str, Any]], Awaitable[Result]], arguments: str) -> Result:
+    """What a call gives whose arguments are JSON, as the model wrote it."""
+    try:
+        asked = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        return failure(InvalidRequest(f"the arguments are no JSON: {error}"))
+    if not isinstance(asked, dict):
+        return failure(InvalidRequest("the arguments are no JSON object"))
+    return await call(asked)

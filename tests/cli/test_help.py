@@ -11,7 +11,7 @@ from .conftest import Cli
 
 pytestmark = pytest.mark.engines
 
-_COMMANDS = ("run", "open", "exec", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep")
+_COMMANDS = ("run", "open", "exec", "logs", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep")
 
 
 def examples(cli: Cli, command: str) -> list[str]:

@@ -14,7 +14,23 @@ import click
 from .. import __version__
 from ._common import FAILED, reader_gone, say
 
-_COMMANDS = ("run", "open", "exec", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep", "agent", "tools")
+_COMMANDS = (
+    "run",
+    "open",
+    "exec",
+    "logs",
+    "kill",
+    "cp",
+    "ls",
+    "rm",
+    "close",
+    "ps",
+    "doctor",
+    "config",
+    "sweep",
+    "agent",
+    "tools",
+)
 
 
 class LazyGroup(click.Group):

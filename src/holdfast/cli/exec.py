@@ -31,7 +31,7 @@ from ._render import duration, size
 @_options.env_option
 @click.option("-u", "--user", metavar="USER", help="User of the sandbox, on engines that can switch.")
 @_options.timeout_option
-@click.option("-d", "--detach", is_flag=True, help="Let it run, and print its id: see `ps --execs`.")
+@click.option("-d", "--detach", is_flag=True, help="Let it run, and print its id, for `logs` and `kill`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as an agent's tool gets it.")
 @_options.verbose_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND...]")

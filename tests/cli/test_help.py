@@ -11,7 +11,7 @@ from .conftest import Cli
 
 pytestmark = pytest.mark.engines
 
-_COMMANDS = ("run", "open", "exec", "logs", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep")
+_COMMANDS = ("run", "open", "exec", "logs", "kill", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep")
 
 
 def examples(cli: Cli, command: str) -> list[str]:
@@ -38,7 +38,7 @@ def test_examples_run(cli: Cli, command: str) -> None:
     (cli.folder / "coder.prompt").write_text("---\nsandbox:\n  mode: code\n---\nYou code.\n")
     if command not in ("run", "open", "doctor", "config"):
         cli.ok("open", "--workflow", "demo")
-        cli.ok("exec", "--workflow", "demo", "-c", "mkdir build; touch old.txt build/x")
+        cli.ok("exec", "--workflow", "demo", "-c", "mkdir build; touch old.txt build/x; echo made")
     lines = examples(cli, command)
     assert lines
     for line in lines:
@@ -46,7 +46,7 @@ def test_examples_run(cli: Cli, command: str) -> None:
             continue  # packages need another engine: tests/dagger
         done = cli.shell(line)
         assert done.returncode == 0, (line, done.stderr)
-        assert done.stdout or command in ("cp", "rm", "run"), line
+        assert done.stdout or command in ("cp", "rm", "run", "kill"), line
 
 
 def test_doctor_tells_what_works(cli: Cli) -> None:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from holdfast import aio, errors, telemetry
-from holdfast.engines.dagger import cli
+from holdfast.engines.dagger import cli, execution
 from holdfast.engines.dagger.address import Address
 from holdfast.engines.dagger.engine import DaggerEngine
 from holdfast.engines.dagger.session import DaggerSession
@@ -100,6 +100,31 @@ async def test_a_cli_that_is_none(dagger: DaggerEngine, monkeypatch: pytest.Monk
         await aio.run("1")
 
 
+def cli_that_says(tmp_path: Path, version: str, session: str) -> str:
+    """A CLI with a version of our choice; `session` is what its sessions do, in words of the shell."""
+    program = tmp_path / f"dagger-{version}"
+    program.write_text(f'#!/bin/sh\n[ "$1" = version ] && exec echo dagger {version}\n{session}\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+async def test_a_cli_of_another_version_is_named(
+    dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where its session found an engine, or did not: then both are said."""
+    real = f'exec {require("dagger")["cli"]} "$@"'
+    for version, session, says in (
+        ("v0.18.2", real, "CLI is v0.18.2.*use v0.21"),
+        ("v1.0.0", "echo no luck >&2; exit 1", "CLI is v1.0.0.*no luck"),
+    ):
+        monkeypatch.setenv("_EXPERIMENTAL_DAGGER_CLI_BIN", cli_that_says(tmp_path, version, session))
+        with pytest.raises(errors.EngineUnavailable, match=says):
+            await aio.run("print(1)")
+    monkeypatch.setenv("_EXPERIMENTAL_DAGGER_CLI_BIN", cli_that_says(tmp_path, "v0.21.0", real))
+    assert (await aio.run("print(1)")).stdout == "1\n"
+    assert session_of(dagger).alive
+
+
 async def test_runs_share_one_session_and_it_is_recycled(dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_DAGGER_RECYCLE_AFTER_RUNS", "6")
     pids: list[int] = []
@@ -168,6 +193,39 @@ async def test_a_session_that_dies_before_its_first_word(dagger: DaggerEngine, m
         with pytest.raises(errors.EngineUnavailable, match="before the program ran"):
             await aio.run("print(1)")
     assert (await aio.run("print(2)")).stdout == "2\n"
+
+
+async def test_a_session_that_another_run_gives_up_meanwhile(
+    dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of runs at once, the first that finds the engine gone ends the session that all of them have, folder and all."""
+    kept = execution._written
+
+    def given_up(path: Path, data: bytes) -> Path:
+        session_of(dagger).close(patience=0)
+        return kept(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(execution, "_written", given_up)
+        with pytest.raises(errors.SessionLost, match="nobody knows"):
+            await aio.run("print(1)")
+    assert (await aio.run("print(2)")).stdout == "2\n"
+
+
+def test_a_request_that_cannot_be_kept_here_is_named(dagger: DaggerEngine) -> None:
+    """As on a disk that is full; a smaller one goes through."""
+    told = elsewhere(
+        "import holdfast, resource\n"
+        "holdfast.run('1')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "try:\n"
+        "    holdfast.run('1', files={'large': 'x' * 200_000})\n"
+        "except holdfast.errors.EngineFailed as error:\n"
+        "    print(error)\n"
+        "print(holdfast.run('print(6 * 7)').stdout)\n"
+    )
+    assert "cannot be kept here: File too large, in /" in told.stdout, told.stderr
+    assert told.stdout.endswith("42\n\n")
 
 
 def test_a_client_that_is_killed_leaves_nothing(dagger: DaggerEngine, mark: str) -> None:

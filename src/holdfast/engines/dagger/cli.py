@@ -54,7 +54,9 @@ def fetch() -> str:
 def version_of(cli: str) -> str:
     """What a CLI says of itself, such as v0.21.8; empty if it says nothing of the kind."""
     try:
-        said = subprocess.run([cli, "version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        said = subprocess.run(
+            [cli, "version"], capture_output=True, text=True, errors="replace", timeout=10, check=False
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
     found = _VERSION.search(said)
@@ -64,7 +66,7 @@ def version_of(cli: str) -> str:
 def skew(engine: str, program: str = "") -> str | None:
     """What is wrong between the versions of an engine, a CLI and the SDK, which we are written for."""
     wanted = _line(sdk_version())
-    for what, version in (("engine", engine), ("CLI", program)):
+    for what, version in (("CLI", program), ("engine", engine)):
         if _line(version) not in (wanted, None):
             return (
                 f"the Dagger {what} is {printable(version)}, and Holdfast is written for {'.'.join(wanted or ())} "

@@ -58,11 +58,14 @@ class Execution:
         except QueryFailed as error:
             raise errors.EngineFailed(f"the Dagger engine could not run it: {_reason(error)}") from error
         except EngineGone as error:
-            raise errors.SessionLost(
-                f"the Dagger engine went away during the run, and nobody knows how far it came: {error}"
-            ) from error
+            raise _lost(str(error)) from error
         except TimeoutError:
             raise errors.SessionLost("the Dagger engine did not answer in the run's time, and was given up") from None
+        except OSError as error:
+            if not self.session.alive:  # whoever noticed first has removed the folder
+                raise _lost("its session was closed") from error
+            reason = f"{error.strerror or error}, in {self.session.folder.parent}"
+            raise errors.EngineFailed(f"what goes to the Dagger engine cannot be kept here: {reason}") from error
         finally:
             for end in (".request", ".proof", ".answer"):
                 stem.with_suffix(end).unlink(missing_ok=True)
@@ -161,6 +164,10 @@ def _innermost(data: Any) -> dict[str, Any]:
     while isinstance(data, dict) and len(data) == 1:
         (data,) = data.values()
     return dict(data)
+
+
+def _lost(reason: str) -> errors.SessionLost:
+    return errors.SessionLost(f"the Dagger engine went away during the run, and nobody knows how far it came: {reason}")
 
 
 def _reason(error: QueryFailed) -> str:

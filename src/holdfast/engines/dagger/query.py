@@ -59,12 +59,14 @@ async def query(
         raise EngineGone("the connection to the engine broke") from error
     try:
         found = json.loads(answer)
-    except ValueError:
+        failed = QueryFailed(found["errors"][0]) if found.get("errors") else None
+        data = None if failed else found["data"]
+    except (ValueError, LookupError, TypeError, AttributeError):
         said = errors.printable(answer[:300].decode(errors="replace"))
         raise EngineGone(f"the session answered with status {status}: {said}") from None
-    if found.get("errors"):
-        raise QueryFailed(found["errors"][0])
-    return found["data"]
+    if failed:
+        raise failed
+    return data
 
 
 async def _exchange(

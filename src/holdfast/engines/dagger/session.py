@@ -9,6 +9,7 @@ import json
 import os
 import re
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -55,7 +56,11 @@ class DaggerSession:
         environment.pop("_EXPERIMENTAL_DAGGER_RUNNER_HOST", None)
         if where.host is not None:
             environment["_EXPERIMENTAL_DAGGER_RUNNER_HOST"] = where.host
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - the process has it for as long as it lives
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="holdfast-dagger-"))
+            said = tempfile.TemporaryFile()  # noqa: SIM115 - the process has it for as long as it lives
+        except OSError as error:
+            raise errors.EngineUnavailable(f"there is no place for temporary files here: {error.strerror}") from error
         try:
             process = subprocess.Popen(
                 [cli, "session", "--skip-workspace-modules", "--label", "dagger.io/sdk.name:holdfast"],
@@ -66,6 +71,7 @@ class DaggerSession:
                 start_new_session=True,  # Ctrl-C at a terminal is ours: it cancels the queries
             )
         except OSError as error:
+            folder.rmdir()
             raise errors.EngineUnavailable(f"the Dagger CLI {cli} cannot be started: {error.strerror}") from error
         patience = _START_ENGINE_SECONDS if where.starts_one else _CONNECT_SECONDS
         line = _first_line(process, patience)
@@ -75,13 +81,14 @@ class DaggerSession:
         except (ValueError, KeyError, TypeError):
             ended = process.poll() is not None
             _end(process)
+            folder.rmdir()
             said.seek(0)
             words = errors.printable(said.read()[-800:].decode(errors="replace").strip())
             late = "" if ended else f" within {patience:.0f} s"
             raise errors.EngineUnavailable(
                 f"the Dagger CLI found no engine at {where}{late}: {words or 'it gave no reason'}"
             ) from None
-        return cls(process, port, token, Path(tempfile.mkdtemp(prefix="holdfast-dagger-")))
+        return cls(process, port, token, folder)
 
     @property
     def alive(self) -> bool:
@@ -116,10 +123,7 @@ class DaggerSession:
         """End it: politely at first, so that its telemetry leaves too. Closing again is fine."""
         self.retired = True
         _end(self._process, patience)
-        for path in self.folder.glob("*"):
-            path.unlink(missing_ok=True)
-        if self.folder.exists():
-            self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)  # another thread may be closing it, or a run writing there
 
 
 def leaf(data: Any) -> str:

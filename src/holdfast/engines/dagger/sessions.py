@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import anyio.to_thread
@@ -61,7 +62,7 @@ class Sessions:
                 return found
             if reason := where.unreachable():
                 raise errors.EngineUnavailable(f"{reason}; is the Dagger engine up?")
-            made = DaggerSession.start(cli.find() or cli.fetch(), where)
+            made = _started(cli.find() or cli.fetch(), where)
             with self._lock:
                 worn, self._current, self._where = self._current, made, where
                 made.runs, made.in_flight = 1, 1
@@ -84,6 +85,22 @@ class Sessions:
             current, self._current = self._current, None
         if current is not None:
             current.close()
+
+
+def _started(program: str, where: Address) -> DaggerSession:
+    """A session by a CLI whose version fits."""
+    with ThreadPoolExecutor(1) as beside:  # asking takes less time than the start, and says why that failed
+        version = beside.submit(cli.version_of, program)
+        try:
+            made = DaggerSession.start(program, where)
+        except errors.EngineUnavailable as error:
+            if reason := cli.skew("", version.result()):
+                raise errors.EngineUnavailable(f"{reason}; {error}") from error
+            raise
+    if reason := cli.skew("", version.result()):
+        made.close(patience=0)
+        raise errors.EngineUnavailable(reason)
+    return made
 
 
 async def _greeted(session: DaggerSession) -> None:

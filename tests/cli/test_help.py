@@ -38,10 +38,15 @@ def test_examples_run(cli: Cli, command: str) -> None:
     (cli.folder / "coder.prompt").write_text("---\nsandbox:\n  mode: code\n---\nYou code.\n")
     if command not in ("run", "open", "doctor", "config"):
         cli.ok("open", "--workflow", "demo")
-        cli.ok("exec", "--workflow", "demo", "-c", "mkdir build; touch old.txt build/x; echo made")
+        cli.ok("exec", "--workflow", "demo", "--detach", "-c", "echo made; sleep 300")
+        cli.ok("exec", "--workflow", "demo", "-c", "mkdir build; touch old.txt build/x")
     lines = examples(cli, command)
     assert lines
     for line in lines:
+        if "--follow" in line:
+            cli.ok("kill", "--workflow", "demo", "x1")
+            assert cli.shell(line).returncode == 128 + 9
+            continue
         if (" -r node " in line and not shutil.which("node")) or " -p " in line:
             continue  # packages need another engine: tests/dagger
         done = cli.shell(line)

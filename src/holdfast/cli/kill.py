@@ -30,7 +30,9 @@ def _number(_: click.Context, __: click.Parameter, text: str) -> int:
 @click.option("-s", "--signal", "number", callback=_number, default="KILL", metavar="SIGNAL", help="Else KILL.")
 @click.argument("exec_id", metavar="EXEC")
 def command(key: Key, number: int, exec_id: str) -> int:
-    """End a command of a session with all that it started; or send each of its processes a signal.
+    """End a detached command and all that it started.
+
+    With a signal other than KILL, each of its processes gets that signal instead.
 
     Killing one that has ended is fine. `holdfast ps --execs` lists what runs.
     """

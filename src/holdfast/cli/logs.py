@@ -35,9 +35,9 @@ _LOOK_SECONDS = 5.0
 @json_option
 @click.argument("exec_id", required=False, metavar="[EXEC]")
 def command(key: Key, exec_id: str | None, follow: bool, as_json: bool) -> int:
-    """Show what a command wrote: the one named by EXEC, else the one that was started last.
+    """Show what a detached command wrote.
 
-    `holdfast exec --detach` prints its id, and so does `ps --execs`.
+    EXEC is what `holdfast exec --detach` printed, and `ps --execs` lists; without it, the one that was started last.
     """
     key.require()
 
@@ -65,7 +65,7 @@ def command(key: Key, exec_id: str | None, follow: bool, as_json: bool) -> int:
 async def _last(session: aio.Session) -> str:
     known = await session.processes()
     if not known:
-        raise errors.ExecNotFound(f"nothing was started in the session {session.key} yet")
+        raise errors.ExecNotFound(f"nothing was started in the session {session.key} yet; see: holdfast exec --detach")
     return min(known, key=lambda info: info.started_ms_ago).exec_id
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 
 from .. import errors
+from .answers import failure, no_bucket
 from .link import Link, Mailbox, status
 from .objects import stream
 
@@ -20,19 +21,26 @@ _CLEANING_SECONDS = 5.0
 class Messages:
     """What a consumer delivers. Get it from `messages`."""
 
-    def __init__(self, link: Link, box: Mailbox, bucket: str, name: str, total: int, ahead: int) -> None:
+    def __init__(self, link: Link, bucket: str, name: str, total: int, ahead: int, box: Mailbox | None = None) -> None:
         self._link, self._box, self._ahead = link, box, ahead
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream(bucket)}.{name}"
         self.total = total
         """how many there were when we began"""
         self._asked = self._got = 0
+        self._left = total
+
+    @property
+    def done(self) -> bool:
+        """There is no further one. Some may have been removed meanwhile: then there were fewer than `total`."""
+        return self._got == self.total or self._left == 0
 
     async def next(self) -> Any:
-        """The next message.
+        """The next message, if not `done`.
 
         Raises:
             StagingLost: it did not come in time, or is not the next one.
         """
+        assert self._box is not None
         # Half of what may be on its way is asked for anew when the other half is here.
         while self._asked < self.total and self._asked - self._got <= self._ahead // 2:
             batch = min(max(1, self._ahead // 2), self.total - self._asked)
@@ -46,6 +54,7 @@ class Messages:
         self._got += 1
         if _delivered(message) != self._got:
             raise errors.StagingLost(f"a message of the object store at {self._link.address} was lost on its way")
+        self._left = _field(message, 8)
         return message
 
 
@@ -55,29 +64,27 @@ def _fields(message: Any) -> list[str]:
     return parts[-9:] if len(parts) == 9 else parts[2:11] if len(parts) >= 11 else []
 
 
-def _delivered(message: Any) -> int:
+def _field(message: Any, number: int) -> int:
     found = _fields(message)
-    return int(found[6]) if found and found[6].isdigit() else 0
+    return int(found[number]) if found and found[number].isdecimal() else 0
+
+
+def _delivered(message: Any) -> int:
+    return _field(message, 6)
 
 
 def sequence(message: Any) -> int:
-    found = _fields(message)
-    return int(found[5]) if found and found[5].isdigit() else 0
+    return _field(message, 5)
 
 
 def time(message: Any) -> float:
     """Seconds since 1970."""
-    found = _fields(message)
-    return int(found[7]) / 1e9 if found and found[7].isdigit() else 0.0
+    return _field(message, 7) / 1e9
 
 
 @asynccontextmanager
 async def messages(link: Link, bucket: str, subject: str, *, last: bool = False, ahead: int) -> AsyncIterator[Messages]:
-    """All messages of a subject, or the last one of each that a wildcard stands for.
-
-    Raises:
-        StagingUnavailable: there is no such bucket.
-    """
+    """All messages of a subject, or the last one of each that a wildcard stands for; none where there is no bucket."""
     config = {
         "deliver_policy": "last_per_subject" if last else "all",
         "ack_policy": "none",
@@ -89,32 +96,19 @@ async def messages(link: Link, bucket: str, subject: str, *, last: bool = False,
     made = await link.ask(
         f"$JS.API.CONSUMER.CREATE.{stream(bucket)}", {"stream_name": stream(bucket), "config": config}
     )
+    if no_bucket(made):
+        yield Messages(link, bucket, "", 0, ahead)
+        return
     if "error" in made:
-        raise failure(made["error"], link.address, bucket)
+        raise failure(made, link.address)
     try:
         name, total = str(made["name"]), int(made["num_pending"])
     except (KeyError, TypeError, ValueError):
         raise errors.StagingLost(f"the object store at {link.address} sent an answer that is none") from None
     try:
-        with link.mailbox() as box:
-            yield Messages(link, box, bucket, name, total, ahead)
+        async with link.mailbox() as box:
+            yield Messages(link, bucket, name, total, ahead, box)
     finally:
         if not link.lost:  # it would end by itself, only later
             with anyio.move_on_after(_CLEANING_SECONDS, shield=True), contextlib.suppress(errors.StagingError):
-                await link.ask(f"$JS.API.CONSUMER.DELETE.{stream(bucket)}.{name}")
-
-
-def failure(error: Any, address: str, bucket: str) -> errors.StagingError:
-    """What JetStream's own words mean."""
-    told = error if isinstance(error, dict) else {}
-    code, number = told.get("code"), told.get("err_code")
-    words = errors.printable(str(told.get("description", error)))[:200]
-    if number == 10059:
-        return errors.StagingUnavailable(f"there is no bucket {bucket} in the object store at {address}")
-    if number in (10039, 10076):
-        return errors.StagingUnavailable(f"the object store at {address} has no JetStream for us: {words}")
-    if number in (10023, 10047, 10077, 10122) or "maximum" in words or "resource limits" in words:
-        return errors.StagingFull(f"the object store at {address} has no room: {words}")
-    if code in (401, 403) or number == 10109:
-        return errors.StagingDenied(f"the object store at {address} does not allow it: {words}")
-    return errors.StagingError(f"the object store at {address} says: {words}")
+                await link.ask(f"$JS.API.CONSUMER.DELETE.{stream(bucket)}.{name}", b"")

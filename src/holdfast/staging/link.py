@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 from anyio.lowlevel import current_token
@@ -34,7 +34,7 @@ class Link:
         self.patience = patience
         """seconds that the server has for each answer"""
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
-        self._boxes: dict[str, Mailbox] = {}
+        self._boxes: set[Mailbox] = set()
         self._lost: str | None = None
         self._denied: str | None = None
         self._last = ""
@@ -42,11 +42,6 @@ class Link:
         self._client: Any = None
 
     # --- what nats-py calls
-
-    async def _on_message(self, message: Any) -> None:
-        box = self._boxes.get(message.subject.rpartition(".")[2])
-        if box is not None:
-            box.put(message)
 
     async def _on_error(self, error: Exception) -> None:
         text = errors.printable(str(error) or type(error).__name__).removeprefix("nats: ")[:_SHOWN]
@@ -62,7 +57,7 @@ class Link:
         self._wake()
 
     def _wake(self) -> None:
-        for box in self._boxes.values():
+        for box in self._boxes:
             box.wake()
 
     # --- life
@@ -91,9 +86,6 @@ class Link:
                     pending_size=_PENDING_BYTES,
                     tls=context,
                     **options,
-                )
-                await self._client.subscribe(
-                    f"{self._inbox}.*", cb=self._on_message, pending_bytes_limit=_MAX_WAITING_BYTES
                 )
                 await self._client.flush()
         except TimeoutError as error:
@@ -143,14 +135,29 @@ class Link:
             why = self._lost or "the connection to it broke"
             raise errors.StagingLost(f"the object store at {self.address} went away: {why}")
 
-    @contextmanager
-    def mailbox(self) -> Iterator[Mailbox]:
-        token = secrets.token_hex(6)
-        box = self._boxes[token] = Mailbox(self, f"{self._inbox}.{token}")
+    @asynccontextmanager
+    async def mailbox(self) -> AsyncIterator[Mailbox]:
+        from nats.errors import Error
+
+        self.check()
+        box = Mailbox(self, f"{self._inbox}.{secrets.token_hex(6)}")
+        self._boxes.add(box)
+        subscription: Any = None
         try:
+            with self.deadline():
+                try:
+                    # One for each: pieces come under the subject that they are stored under, and not under the box's.
+                    subscription = await self._client.subscribe(
+                        box.subject, cb=box.put, pending_bytes_limit=_MAX_WAITING_BYTES
+                    )
+                except (Error, OSError) as error:
+                    self._broke(error)
             yield box
         finally:
-            del self._boxes[token]
+            self._boxes.discard(box)
+            if subscription is not None:
+                with anyio.move_on_after(_CLOSING_SECONDS, shield=True), contextlib.suppress(Error, OSError):
+                    await subscription.unsubscribe()
 
     async def publish(
         self, subject: str, payload: bytes | bytearray, reply: str, headers: Mapping[str, str] | None = None
@@ -162,14 +169,21 @@ class Link:
             try:
                 await self._client.publish(subject, payload, reply, dict(headers) if headers else None)
             except (Error, OSError) as error:
-                self._lost = self._lost or errors.printable(str(error))[:_SHOWN]
-                self.check()
+                self._broke(error)
 
-    async def ask(self, subject: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _broke(self, error: Exception) -> NoReturn:
+        self._lost = self._lost or errors.printable(str(error))[:_SHOWN]
+        self.check()
+        raise error
+
+    async def ask(
+        self, subject: str, request: Mapping[str, Any] | bytes, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """What JetStream answers. Its errors come as they are, under `error`."""
         self._denied = None
-        with self.mailbox() as box:
-            await self.publish(subject, json.dumps(request).encode() if request is not None else b"", box.subject)
+        payload = request if isinstance(request, bytes) else json.dumps(request).encode()
+        async with self.mailbox() as box:
+            await self.publish(subject, payload, box.subject, headers)
             return await box.answer()
 
     @contextmanager
@@ -195,7 +209,7 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, message: Any) -> None:
+    async def put(self, message: Any) -> None:
         self._messages.append(message)
         self.wake()
 

@@ -86,6 +86,14 @@ def meta_subject(bucket: str, name: str) -> str:
     return f"$O.{bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
 
 
+def name_of(bucket: str, subject: str) -> str | None:
+    """The name that a record is about; None: it cannot be one."""
+    try:
+        return base64.urlsafe_b64decode(subject.removeprefix(f"$O.{bucket}.M.")).decode()
+    except (ValueError, binascii.Error):
+        return None
+
+
 def new_nuid() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(22))
 
@@ -108,8 +116,8 @@ def digest_bytes(file: StagedFile) -> bytes:
     return found
 
 
-def parse(bucket: str, meta: bytes, *, name: str | None, sequence: int, modified: float) -> StagedFile:
-    """What a meta message says; with `name`, whose it must be.
+def parse(bucket: str, meta: bytes, *, name: str, sequence: int, modified: float) -> StagedFile:
+    """What the meta message of `name` says.
 
     Raises:
         StagedFileDamaged: it is no meta, or another object's, or says what cannot be.
@@ -124,9 +132,9 @@ def parse(bucket: str, meta: bytes, *, name: str | None, sequence: int, modified
         good = all(isinstance(one, str) for one in texts) and all(type(one) is int for one in numbers)
         link = bool(options.get("link"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise StagedFileDamaged(f"the store's record of {short(name or 'a file')} cannot be read") from None
-    if not good or (name is not None and found != name) or not all(0 <= one <= _MOST for one in numbers):
-        raise StagedFileDamaged(f"the store's record of {short(name or 'a file')} says what cannot be")
+        raise StagedFileDamaged(f"the store's record of {short(name)} cannot be read") from None
+    if not good or found != name or not all(0 <= one <= _MOST for one in numbers):
+        raise StagedFileDamaged(f"the store's record of {short(name)} says what cannot be")
     deleted = bool(told.get("deleted"))
     if not link and not deleted and not _NUID.fullmatch(nuid):
         raise StagedFileDamaged(f"the store's record of {short(found)} does not say where its contents are")

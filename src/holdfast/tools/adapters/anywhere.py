@@ -1,0 +1,86 @@
+"""Files of a sandbox by absolute path, for frameworks that know no workspace.
+
+In the workspace the guest reads and writes: a file is there as a whole, or not at all. Elsewhere a program of the
+sandbox does it, with its rights and no more than them; a write that fails there may leave a part, and says that it failed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from ... import errors
+from ...code.session import Session
+from ...results import ExecResult
+
+MAX_BYTES = 64 << 20
+"""of one file that is read into memory"""
+# Another kind than a file may never end, or never begin.
+_READ = 'if [ -e "$1" ] && [ ! -f "$1" ] && [ ! -d "$1" ]; then echo "not a file" >&2; exit 1; fi; exec cat -- "$1"'
+_WRITE = 'mkdir -p -- "${1%/*}/" && cat > "$1"'
+_ENGLISH = {"LC_ALL": "C"}
+_SAID: dict[str, type[errors.SandboxError]] = {
+    "No such file or directory": errors.SandboxFileNotFound,
+    "Is a directory": errors.SandboxIsADirectory,
+    "Not a directory": errors.SandboxNotADirectory,
+    "not a file": errors.NotRegularFile,
+    "Permission denied": errors.PermissionDenied,
+    "Read-only file system": errors.PermissionDenied,
+    "File name too long": errors.NameTooLong,
+    "Too many levels of symbolic links": errors.SymlinkLoop,
+    "No space left on device": errors.WorkspaceFull,
+    "File too large": errors.FileTooLarge,
+}
+
+
+async def read(session: Session, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """The contents of a file.
+
+    Raises:
+        FileError: says what is in the way; FileTooLarge: it has more than `max_bytes`.
+    """
+    inside = _inside(session, path)
+    if inside is not None:
+        data, truncated, size = await (await session.guest()).read_file(inside, max_bytes=max_bytes)
+        if truncated:
+            raise errors.FileTooLarge(f"{path} has {size} bytes; at most {max_bytes} can be read at once")
+        return data
+    got = bytearray()
+
+    def take(stream: str, data: bytes) -> None:
+        if stream == "stdout":
+            got.extend(data)
+            if len(got) > max_bytes:
+                raise errors.FileTooLarge(f"{path} has more than {max_bytes} bytes, which can be read at once")
+
+    _require(path, await session.exec(["sh", "-c", _READ, "sh", path], env=_ENGLISH, on_output=take))
+    return bytes(got)
+
+
+async def write(session: Session, path: str, content: bytes) -> None:
+    """Write a file; missing folders are made, and an old file is replaced.
+
+    Raises:
+        FileError: says what is in the way.
+    """
+    inside = _inside(session, path)
+    if inside is not None:
+        await session.write(inside, content)
+    else:
+        _require(path, await session.exec(["sh", "-c", _WRITE, "sh", path], env=_ENGLISH, stdin=content))
+
+
+def _inside(session: Session, path: str) -> str | None:
+    """The path relative to the workspace, if it is in there."""
+    if not path.startswith("/"):
+        raise errors.PathNotAllowed(f"{errors.printable(path)[:200]} is not an absolute path")
+    workspace = session.effective.workspace
+    normal = posixpath.normpath(path)
+    return posixpath.relpath(normal, workspace) if normal.startswith(f"{workspace}/") else None
+
+
+def _require(path: str, ended: ExecResult) -> None:
+    if ended.ok:
+        return
+    said = errors.printable(ended.stderr.strip())[-200:] or ended.end_cause.value
+    kind = next((kind for words, kind in _SAID.items() if words in said), errors.FileError)
+    raise kind(f"{errors.printable(path)[:200]}: {said}")

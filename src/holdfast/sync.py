@@ -167,6 +167,8 @@ class Session:
     move = _session_method(aio.Session.move)
     upload = _session_method(aio.Session.upload)
     download = _session_method(aio.Session.download)
+    stage = _session_method(aio.Session.stage)
+    publish = _session_method(aio.Session.publish)
     status = _session_method(aio.Session.status)
     release = _session_method(aio.Session.release)
     close = _session_method(aio.Session.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -19,6 +20,10 @@ from ..results import ExecResult, FileEntry, Listing, OutputRead
 from . import known, transfer
 from .keys import Namespace, SessionKey
 from .transfer import MAX_FILES, Copied, OnTransfer
+
+if TYPE_CHECKING:
+    from ..staging.reach import Reach
+    from ..staging.sessions import Staged
 
 Words = str | Sequence[str]
 """A command: a string is a line for `sh -c`, a list is a program and its arguments."""
@@ -272,6 +277,59 @@ class Session:
         if max_bytes is None and workspace_mb is not None:
             max_bytes = workspace_mb << 20
         return await transfer.download(await self.guest(), path, target, on_progress, max_files, max_bytes)
+
+    # --- files of the object store, if one is configured
+
+    async def stage(
+        self,
+        key: str,
+        path: str,
+        *,
+        bucket: str | None = None,
+        overwrite: bool = True,
+        on_progress: OnTransfer | None = None,
+    ) -> Staged:
+        """Bring a file of the object store into the workspace: all of it, with the right digest, or nothing.
+
+        Args:
+            key: within the workflow's own files, or those of the agent whose session it is; `/KEY` is a whole key. The
+                caller is trusted with all of them: it is the tools of agents that are bound to their workflow.
+
+        Raises:
+            StagingError: the store has no such file, or a damaged one, or does not answer.
+            FileTooLarge, WorkspaceFull: it does not fit; nothing was read.
+        """
+        from ..staging import sessions
+        from ..staging.store import open_store
+
+        async with open_store(self._settings) as store:
+            reach = self._reach()
+            return await sessions.stage(
+                self, store, reach, key, path, bucket=bucket, overwrite=overwrite, tell=on_progress
+            )
+
+    async def publish(
+        self,
+        path: str,
+        key: str | None = None,
+        *,
+        bucket: str | None = None,
+        on_progress: OnTransfer | None = None,
+    ) -> Staged:
+        """Put a file of the workspace into the object store, under `key` or else under its path. It replaces what has
+        this key when all of it is there; a call that fails or is cancelled leaves nothing in the store."""
+        from ..staging import sessions
+        from ..staging.store import open_store
+
+        async with open_store(self._settings) as store:
+            return await sessions.publish(self, store, self._reach(), path, key, bucket=bucket, tell=on_progress)
+
+    def _reach(self) -> Reach:
+        from ..staging.reach import everything, own_prefix
+
+        ids = {self.key.namespace: self.key.id}
+        own = own_prefix(self._settings, ids.get(Namespace.WORKFLOW), ids.get(Namespace.AGENT))
+        return everything(self._settings, own)
 
     async def status(self) -> StatusReport:
         """How long it has been up and idle, what runs, how full the workspace is."""

@@ -201,9 +201,9 @@ class GuestClient:
         return bytes(data), truncated, size
 
     async def read_file_into(
-        self, path: str, sink: Callable[[bytes], object], offset: int = 0, max_bytes: int | None = None
+        self, path: str, sink: Callable[[bytes], Awaitable[None] | None], offset: int = 0, max_bytes: int | None = None
     ) -> tuple[bool, int]:
-        """As `read_file`, but each piece goes to `sink` as it comes."""
+        """As `read_file`, but each piece goes to `sink` as it comes; what that returns is awaited."""
         if offset < 0 or (max_bytes is not None and max_bytes < 0):
             raise errors.InvalidRequest("offset and max_bytes cannot be negative")
         request = protocol.FileRead(path=_path(path), offset=offset, max_bytes=max_bytes)
@@ -214,7 +214,9 @@ class GuestClient:
                 got += len(received[1])
                 if max_bytes is not None and got > max_bytes:
                     raise errors.ProtocolError("the guest sent more of a file than it was asked for")
-                sink(received[1])
+                waiting = sink(received[1])
+                if waiting is not None:
+                    await waiting
             answer = _expect(decode(received[1]), protocol.FileSent)
         if answer.sent_bytes != got:
             raise errors.ProtocolError(f"the guest sent {got} bytes of a file and says {answer.sent_bytes}")

@@ -59,6 +59,11 @@ class Reach:
         """As `readable`, for writing and deleting."""
         return self._place(key, bucket, self.write, "write", "HOLDFAST_STAGING_WRITE")
 
+    def shown(self, place: Place) -> str:
+        """The key by which this caller gets to the file."""
+        by_itself = (Place(self.bucket, self.own), *(one for one in (*self.read, *self.write) if one.key != _ALL))
+        return place.key if any(one.holds(place) for one in by_itself) else f"/{place.key}"
+
     def _place(self, key: str, bucket: str | None, more: tuple[Place, ...], verb: str, variable: str) -> Place:
         whole = key.startswith("/")
         place = Place(bucket or self.bucket, checked(key.removeprefix("/")))
@@ -96,17 +101,18 @@ def checked(key: str) -> str:
     return key
 
 
+def own_prefix(settings: Settings, workflow: str | None = None, agent: str | None = None) -> str:
+    """What the keys of a workflow begin with, or those of an agent without one; empty: nothing is anybody's own."""
+    if workflow:
+        return f"{settings.staging_prefix}workflows/{_part(workflow)}/"
+    return f"{settings.staging_prefix}agents/{_part(agent)}/" if agent else ""
+
+
 def reach(settings: Settings, workflow: str | None = None, agent: str | None = None) -> Reach:
     """What the agents of a workflow may reach; without a workflow, an agent; without both, nobody else."""
-    if workflow:
-        own = f"workflows/{_part(workflow)}/"
-    elif agent:
-        own = f"agents/{_part(agent)}/"
-    else:
-        own = f"private/{secrets.token_hex(16)}/"
     return Reach(
         bucket=settings.staging_bucket,
-        own=settings.staging_prefix + own,
+        own=own_prefix(settings, workflow, agent) or f"{settings.staging_prefix}private/{secrets.token_hex(16)}/",
         base=settings.staging_prefix,
         read=_grants(settings, settings.staging_read),
         write=_grants(settings, settings.staging_write),

@@ -1,7 +1,7 @@
 """Files of a sandbox by absolute path, for frameworks that know no workspace.
 
 In the workspace the guest reads and writes: a file is there as a whole, or not at all. Elsewhere a program of the
-sandbox does it, with its rights and no more than them; a write that fails there may leave a part, and says that it failed.
+sandbox does it, with the rights that it has; a write that fails there may leave a part, and says that it failed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from ... import errors
 from ...code.session import Session
 from ...results import ExecResult
 
-MAX_BYTES = 64 << 20
-"""of one file that is read into memory"""
 # Another kind than a file may never end, or never begin.
 _READ = 'if [ -e "$1" ] && [ ! -f "$1" ] && [ ! -d "$1" ]; then echo "not a file" >&2; exit 1; fi; exec cat -- "$1"'
 _WRITE = 'mkdir -p -- "${1%/*}/" && cat > "$1"'
@@ -22,6 +20,7 @@ _SAID: dict[str, type[errors.SandboxError]] = {
     "No such file or directory": errors.SandboxFileNotFound,
     "Is a directory": errors.SandboxIsADirectory,
     "Not a directory": errors.SandboxNotADirectory,
+    "File exists": errors.SandboxNotADirectory,  # where a folder would have to be
     "not a file": errors.NotRegularFile,
     "Permission denied": errors.PermissionDenied,
     "Read-only file system": errors.PermissionDenied,
@@ -32,17 +31,18 @@ _SAID: dict[str, type[errors.SandboxError]] = {
 }
 
 
-async def read(session: Session, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
+async def read(session: Session, path: str, *, max_bytes: int) -> bytes:
     """The contents of a file.
 
     Raises:
         FileError: says what is in the way; FileTooLarge: it has more than `max_bytes`.
     """
     inside = _inside(session, path)
+    too_large = errors.FileTooLarge(f"{errors.printable(path)[:200]} has more than {max_bytes} bytes")
     if inside is not None:
-        data, truncated, size = await (await session.guest()).read_file(inside, max_bytes=max_bytes)
+        data, truncated, _ = await (await session.guest()).read_file(inside, max_bytes=max_bytes)
         if truncated:
-            raise errors.FileTooLarge(f"{path} has {size} bytes; at most {max_bytes} can be read at once")
+            raise too_large
         return data
     got = bytearray()
 
@@ -50,7 +50,7 @@ async def read(session: Session, path: str, *, max_bytes: int = MAX_BYTES) -> by
         if stream == "stdout":
             got.extend(data)
             if len(got) > max_bytes:
-                raise errors.FileTooLarge(f"{path} has more than {max_bytes} bytes, which can be read at once")
+                raise too_large
 
     _require(path, await session.exec(["sh", "-c", _READ, "sh", path], env=_ENGLISH, on_output=take))
     return bytes(got)

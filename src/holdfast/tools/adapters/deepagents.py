@@ -46,14 +46,23 @@ class Backend(BaseSandbox):
     Args:
         timeout: seconds for a command that names none; None: as the operator's settings say.
         max_output_bytes: of one command; stdout and stderr together, in the order in which they were written.
+        max_file_bytes: of one file that is downloaded.
     """
 
-    def __init__(self, session: Session, *, timeout: float | None = None, max_output_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        timeout: float | None = None,
+        max_output_bytes: int = 1 << 20,
+        max_file_bytes: int = 64 << 20,
+    ) -> None:
         if not isinstance(session, Session):
             raise errors.InvalidRequest("a backend takes a session of holdfast.open_session, also in async programs")
         self._session = session.asynchronous
         self._timeout = timeout
         self._max_output_bytes = max_output_bytes
+        self._max_file_bytes = max_file_bytes
 
     @property
     def id(self) -> str:
@@ -105,7 +114,8 @@ class Backend(BaseSandbox):
         answers = []
         for path in paths:
             try:
-                answers.append(FileDownloadResponse(path, await anywhere.read(self._session, path)))
+                content = await anywhere.read(self._session, path, max_bytes=self._max_file_bytes)
+                answers.append(FileDownloadResponse(path, content))
             except errors.SandboxError as error:
                 answers.append(FileDownloadResponse(path, None, _in_their_words(error)))
         return answers

@@ -1,0 +1,45 @@
+"""The adapters with their real frameworks, on real engines; afterwards nothing of a test may be left."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator
+
+import docker
+import pytest
+
+from tests.conformance import host
+from tests.integration.daemons import ours
+from tests.testbed import require
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def mark() -> str:
+    """A word that the programs of a test carry in their environment, so that they are found from outside."""
+    return f"hfmark{secrets.token_hex(8)}"
+
+
+@pytest.fixture(params=["local", "docker"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[str]:
+    """The name of an engine that is there, and that `auto` takes."""
+    name = str(request.param)
+    require("bubblewrap" if name == "local" else "images")
+    monkeypatch.setenv("HOLDFAST_ENGINE", name)
+    monkeypatch.setenv("HOLDFAST_OWNER_KEY", secrets.token_hex(16))
+    if name == "docker":
+        monkeypatch.setenv("DOCKER_HOST", require("docker")["host"])
+    with tempfile.TemporaryDirectory(prefix="hf", dir="/tmp") as state:
+        monkeypatch.setenv("HOLDFAST_STATE_DIR", state)
+        yield name
+        left = [*host.processes(mark), *host.processes(state)]
+        if name == "docker":
+            client = docker.from_env()
+            left += [str(each["Names"]) for each in ours(client)]
+            client.close()
+    assert not left, f"left behind: {left}"

@@ -141,6 +141,25 @@ class FsDeleteInput(Input):
     recursive: Annotated[bool, Field(description="needed for a folder that is not empty")] = False
 
 
+class StageFileInput(Input):
+    other_names: ClassVar[dict[str, str]] = {"file_id": "file_key", "destination": "path"}
+
+    sandbox_id: SandboxId = None
+    file_key: Annotated[str, Field(description="of the file in the object store")]
+    path: Annotated[str, Field(description="where it goes, relative to the workspace; folders are made")]
+    bucket: Annotated[str | None, Field(description="another bucket than the usual one")] = None
+    overwrite: Annotated[bool, Field(description="false: fail if the file exists")] = True
+
+
+class PublishFileInput(Input):
+    other_names: ClassVar[dict[str, str]] = {"file_id": "file_key", "source": "path"}
+
+    sandbox_id: SandboxId = None
+    path: Annotated[str, Field(description="of the file, relative to the workspace")]
+    file_key: Annotated[str | None, Field(description="what it is called there; its path if left out")] = None
+    bucket: Annotated[str | None, Field(description="another bucket than the usual one")] = None
+
+
 class CloseInput(Input):
     sandbox_id: SandboxId = None
     delete_workspace: Annotated[bool, Field(description="the workspace always goes with its session")] = True

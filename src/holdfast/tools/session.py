@@ -16,7 +16,7 @@ from ..code.manager import open_session
 from ..code.session import Session
 from ..config import SandboxConfig
 from ..results import FileEntry, FileKind
-from . import inputs, shown
+from . import inputs, shown, staging
 from .offer import Offer
 from .run import ENDED, FAILED
 from .tool import Result, Tool
@@ -120,7 +120,7 @@ class CodeTools:
         return [
             Tool(name, text, kind, _schema(fields), handler, self._offer.masker)
             for name, text, kind, fields, handler in made
-        ]
+        ] + staging.tools(self._offer, self._session)
 
     async def aclose(self) -> None:
         """Let go of the sessions; private ones end."""

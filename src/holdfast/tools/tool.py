@@ -34,6 +34,14 @@ _HINTS = {
     "workspace_full": "delete what you do not need",
     "too_many_files": "delete what you do not need",
     "exec_not_found": "only the last commands are kept; start it again",
+    "staging_unavailable": "this is not your mistake: say that the object store is not available",
+    "staging_denied": "this is not your mistake: say that the object store does not allow it",
+    "staging_lost": "try once more; if it fails again, say that the object store is not available",
+    "staging_full": "this is not your mistake: say that the object store is full",
+    "staged_file_not_found": "check the file_key; ask who has put the file there",
+    "staged_file_damaged": "the file cannot be used: ask for it to be uploaded again",
+    "staged_file_is_link": "use the file_key of the file itself",
+    "staged_file_changed": "try again",
     "packages_failed": "check the names and versions of the packages",
 }
 

@@ -53,6 +53,8 @@ func build(arch architecture, network bool) ([]unix.SockFilter, error) {
 		p.ifEqual(unix.AF_INET, "allow")
 		p.ifEqual(unix.AF_INET6, "allow")
 		p.ifEqual(unix.AF_NETLINK, "allow") // libc asks it for addresses and routes
+	} else {
+		p.ifEqual(unix.AF_NETLINK, "unknown")
 	}
 	p.jump("deny")
 
@@ -79,6 +81,8 @@ func build(arch architecture, network bool) ([]unix.SockFilter, error) {
 	p.answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
 	p.label("missing") // its flags are behind a pointer; libc falls back to clone, where they can be seen
 	p.answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
+	p.label("unknown") // as a kernel without it answers: where auditing is refused, useradd and groupadd give up
+	p.answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT))
 	p.label("kill")
 	p.answer(unix.SECCOMP_RET_KILL_PROCESS)
 	return p.assemble()

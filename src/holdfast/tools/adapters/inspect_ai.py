@@ -1,0 +1,262 @@
+"""A sandbox provider for Inspect: `Task(..., sandbox="holdfast")`, one session for each sample.
+
+Inspect finds this module by its entry point. Options are a `HoldfastConfig`, or a TOML file with the same keys:
+`sandbox=("holdfast", "sandbox.toml")`. The sessions belong to the workflow `inspect_ai`, so that `holdfast ps` shows
+them and `inspect sandbox cleanup holdfast` ends what is left.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import secrets
+import shlex
+import tomllib
+from contextlib import AsyncExitStack
+from typing import Any, Literal, overload
+
+import anyio
+import click
+from inspect_ai.util import (
+    ExecResult,
+    SandboxConnection,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
+    SandboxUnavailableError,
+    SandboxUserUnsupportedError,
+    sandboxenv,
+)
+
+from ... import errors, results
+from ...code.keys import Namespace
+from ...code.manager import end_workflow, list_sessions, open_session
+from ...code.session import Session
+from ...code.sweep import each
+from ...config import settings
+from ...engines import engine
+from ...guest.client import OnOutput
+from . import inspect_ai_errors as answers
+from .options import SessionOptions
+
+WORKFLOW = "inspect_ai"
+_MOST_KEPT_BYTES = 64 << 20
+"""of one stream; the guest keeps it in memory"""
+_FILE_SECONDS = 600.0
+_PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+"""for programs that we start for ourselves: none that an agent put into its PATH, and their errors in English"""
+
+
+class HoldfastConfig(SessionOptions):
+    """The sandbox of each sample."""
+
+    user: str | None = None
+    """whom programs run as where nobody is named; the workspace is theirs. None: the profile's own user"""
+
+
+@sandboxenv(name="holdfast")
+class HoldfastSandbox(SandboxEnvironment):
+    """One session."""
+
+    def __init__(self, session: Session, stack: AsyncExitStack, user: str | None) -> None:
+        super().__init__()
+        self.session = session
+        self._stack = stack
+        self._user = user
+
+    # --- made and removed
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> HoldfastConfig:
+        return HoldfastConfig.model_validate(config)
+
+    @classmethod
+    def default_concurrency(cls) -> int | None:
+        return 2 * len(os.sched_getaffinity(0))
+
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        options = await _options(config)
+        stack = AsyncExitStack()
+        session = await stack.enter_async_context(options.opened(WORKFLOW, secrets.token_hex(8)))
+        made = cls(session, stack, options.user)
+        try:
+            await made._hand_over()
+        except BaseException:
+            await made._end()
+            raise
+        return {"default": made}
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        await each(environment.as_type(cls)._end for environment in environments.values())
+
+    @classmethod
+    async def task_cleanup(cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool) -> None:
+        """Each sample has ended its session, an interrupted one too, unless none was to be ended."""
+        if cleanup:
+            return
+        for key, _ in await list_sessions():
+            if (key.namespace, key.id) == (Namespace.WORKFLOW, WORKFLOW):
+                click.echo(f"not ended: {key}; next: inspect sandbox cleanup holdfast {key.name}")
+
+    @classmethod
+    async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002
+        if id is None:
+            await end_workflow(WORKFLOW, keep_for=0)
+            return
+        async with open_session(workflow=WORKFLOW, session=id, create=False) as session:
+            await session.close()
+
+    async def _hand_over(self) -> None:
+        """Give the workspace to the user whose it is to be."""
+        if self._user is None:
+            return
+        done = await self._run(["chown", "--", self._user, self.session.effective.workspace], None)
+        if not done.ok:
+            why = errors.printable(done.stderr.strip())
+            raise SandboxUserUnsupportedError(f"the sandbox cannot run programs as {self._user}: {why}")
+
+    async def _end(self) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.session.close()
+            finally:
+                await self._stack.aclose()
+
+    # --- programs
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,  # noqa: A002
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        """As Inspect's contract has it. What timed out is not tried again: the guest keeps the time, so that it was no
+        hiccup of a connection; and what a command did before is done."""
+        kept = min(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE, _MOST_KEPT_BYTES)
+        home = {"HOME": self.session.effective.workspace} if self._user and user is None else {}
+        with answers.unavailable():
+            try:
+                ended = await self.session.exec(
+                    cmd,
+                    timeout=timeout or settings().max_timeout,
+                    cwd=cwd,
+                    env={**home, **(env or {})},
+                    stdin=input,
+                    user=user or self._user,
+                    max_stdout_bytes=kept,
+                    max_stderr_bytes=kept,
+                )
+            except errors.NotExecutable as error:
+                raise PermissionError(errno.EACCES, str(error), cmd[0]) from error
+            except (errors.TooManyExecs, errors.UserNotAvailable):
+                raise
+            except (errors.ExecError, errors.FileError, errors.InvalidRequest) as error:
+                return answers.not_started(error)
+        return answers.result(ended)
+
+    async def _run(
+        self, cmd: list[str], user: str | None, stdin: str | bytes | None = None, on_output: OnOutput | None = None
+    ) -> results.ExecResult:
+        """A program of the sandbox that does something for us."""
+        with answers.unavailable():
+            try:
+                ended = await self.session.exec(
+                    cmd, timeout=_FILE_SECONDS, env=_PLAIN, stdin=stdin, user=user, on_output=on_output
+                )
+            except errors.CommandNotFound as error:
+                raise SandboxUnavailableError(f"the sandbox lacks what it takes to move files: {error}") from error
+        answers.require_own_end(ended)
+        return ended
+
+    # --- files
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        """Written by a program, so that it goes anywhere, and only where the user may write."""
+        folder = posixpath.dirname(_named(file))
+        if folder and not (made := await self._run(["mkdir", "-p", "--", folder], self._user)).ok:
+            raise answers.of_program(made.stderr, file)
+        if not (written := await self._run(["tee", "--", file], self._user, contents)).ok:
+            raise answers.of_program(written.stderr, file)
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        """Read by the guest if it is in the workspace: no program that an agent may have replaced has a hand in what a
+        scorer reads. Elsewhere by a program."""
+        with answers.unavailable():
+            try:
+                data = await self._read(_named(file))
+            except errors.PathNotAllowed:
+                data = await self._read_anywhere(file)
+            except errors.FileError as error:
+                raise answers.of_file(error, file) from error
+        return data.decode() if text else data
+
+    async def _read(self, file: str) -> bytes:
+        guest = await self.session.guest()
+        if not (await guest.stat(file)).mode & 0o400:  # its owner may not read it; the guest may be root
+            raise answers.unreadable(file)
+        limit = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        data, truncated, _ = await guest.read_file(file, max_bytes=limit)
+        if truncated:
+            raise answers.too_large()
+        return data
+
+    async def _read_anywhere(self, file: str) -> bytes:
+        data, limit = bytearray(), SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+
+        def keep(stream: str, piece: bytes) -> None:
+            if stream == "stdout":
+                data.extend(piece)
+            if len(data) > limit:
+                raise answers.too_large()
+
+        done = await self._run(["cat", "--", file], self._user, on_output=keep)
+        if not done.ok:
+            raise answers.of_program(done.stderr, file)
+        return bytes(data)
+
+    # --- looked into
+
+    async def connection(self, *, user: str | None = None) -> SandboxConnection:
+        """A shell in the container, for people: it is none of the session's programs, and nothing ends it but them."""
+        record = self.session.record
+        if record.engine != "docker":
+            raise NotImplementedError(f"sandboxes of the engine {record.engine} have no shell for people")
+        if await engine(record.engine).find(record.name) is None:
+            raise ConnectionError(f"the sandbox {record.name} is gone")
+        host, somebody = settings().docker_host, user or self._user
+        words = ["docker", *(["--host", host] if host else []), "exec", "-it", "-w", record.effective.workspace]
+        words += [*(["-u", somebody] if somebody else []), record.name, "sh"]
+        return SandboxConnection(type="holdfast", command=shlex.join(words), container=record.name)
+
+
+def _named(file: str) -> str:
+    if "\0" in file:
+        raise ValueError("embedded null byte")  # as Python says it: Inspect tells the model
+    return file
+
+
+async def _options(config: SandboxEnvironmentConfigType | None) -> HoldfastConfig:
+    if isinstance(config, str):
+        return HoldfastConfig.model_validate(tomllib.loads(await anyio.Path(config).read_text()))
+    return HoldfastConfig() if config is None else HoldfastConfig.model_validate(config.model_dump())

@@ -32,11 +32,16 @@ def shown(value: Any) -> str:
         return "a list"
     if value is None:
         return "nothing"
-    return str(value).lower() if isinstance(value, bool) else _number(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _number(value) if isinstance(value, int | float) else f"something of the type {type(value).__name__}"
 
 
 def _number(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write a number of more than some thousand digits
+        return "a number of very many digits"
     return text if len(text) <= 30 else f"a number of {len(text)} digits"
 
 

@@ -30,6 +30,7 @@ _MAXIMA = {
     "open_files": "max_open_files",
 }
 """limit -> the setting that bounds it"""
+_KINDS = {"pip_packages": "python", "npm_packages": "node"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,20 @@ class Decision:
 
     def as_tool(self) -> dict[str, Any]:
         return {row.name: row.as_tool() for row in self.rows}
+
+    def attributes(self) -> dict[str, Any]:
+        """For spans: `effective.NAME` of everything, and `asked.NAME` and `allowed.NAME` of what was asked for."""
+        told: dict[str, Any] = {}
+        for row in self.rows:
+            columns = {"effective": row.effective}
+            if row.asked is not None:
+                columns |= {"asked": row.asked, "allowed": row.allowed}
+            if row.name in _KINDS:  # by name only: what is no package may be an address with a password in it
+                kind = _KINDS[row.name]
+                for column in columns.keys() & {"asked", "effective"}:
+                    columns[column] = [package_name(kind, one) or "?" for one in columns[column] or ()]
+            told |= {f"{column}.{row.name}": value for column, value in columns.items() if value != []}
+        return told
 
     def require(self) -> Decision:
         """Itself.

@@ -29,16 +29,22 @@ class Output:
     def truncated(self) -> bool:
         return len(self.head) + len(self.tail) < self.total_bytes
 
-    def _decode(self, errors: str) -> str:
+    def _decode(self, errors: str) -> tuple[str, str]:
+        """The text before the cut and after it."""
         if not self.truncated:
-            return self.kept.decode("utf-8", errors)
+            return self.kept.decode("utf-8", errors), ""
         # A character that the cut went through is dropped, and does not spoil its neighbours.
         head = codecs.getincrementaldecoder("utf-8")(errors).decode(self.head)
         start = next((at for at, byte in enumerate(self.tail[:4]) if byte & 0xC0 != 0x80), 0)
-        return head + self.tail[start:].decode("utf-8", errors)
+        return head, self.tail[start:].decode("utf-8", errors)
 
     @property
     def text(self) -> str:
+        return "".join(self.parts)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The text before the place where something is missing, and after it; all and nothing, if nothing is."""
         return self._decode("replace")
 
     @property

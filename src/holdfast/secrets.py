@@ -119,6 +119,12 @@ class Masker:
         masked: _T = found
         return masked
 
+    def unfinished(self, data: bytes) -> int:
+        """How many of the last bytes may be the beginning of a secret that goes on after them."""
+        stream = self.stream()
+        stream.feed(data)
+        return stream.held
+
     def stream(self) -> MaskedStream:
         """A masker for data that comes in pieces, however they are cut."""
         return MaskedStream(self)
@@ -132,6 +138,11 @@ class MaskedStream:
         self._held = b""
         self._hidden = 0
         """how many of the held bytes belong to a secret whose mask is out already"""
+
+    @property
+    def held(self) -> int:
+        """How many bytes it holds back."""
+        return len(self._held)
 
     def feed(self, data: bytes) -> bytes:
         """What can be shown by now."""

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from . import aio
@@ -47,14 +47,28 @@ def wait_for(work: Callable[[], Awaitable[_T]]) -> _T:
 
 async def awaited(work: Callable[[], Awaitable[_T]]) -> _T:
     """As `wait_for`, from a coroutine. For what is used by blocking callers too, or from one event loop after another,
-    and must live in one loop all the while."""
-    future = _begin(work)
+    and must live in one loop all the while. Cancelling it cancels the work, and waits until that has cleaned up."""
+    ended = threading.Event()
+
+    async def noted() -> _T:
+        try:
+            return await work()
+        finally:
+            ended.set()
+
+    future = _begin(noted)
     try:
-        # a limiter of its own: who waits for a long program must not keep others from their threads
-        return await to_thread.run_sync(future.result, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+        return await _in_thread(future.result, abandon_on_cancel=True)
     except BaseException:
         future.cancel()
+        with CancelScope(shield=True):
+            await _in_thread(ended.wait)
         raise
+
+
+async def _in_thread(call: Callable[[], _T], *, abandon_on_cancel: bool = False) -> _T:
+    # a limiter of its own: who waits for a long program must not keep others from their threads
+    return await to_thread.run_sync(call, abandon_on_cancel=abandon_on_cancel, limiter=CapacityLimiter(1))
 
 
 def _begin(work: Callable[[], Awaitable[_T]]) -> Future[_T]:
@@ -160,6 +174,7 @@ class Session:
     processes = _session_method(aio.Session.processes)
     write = _session_method(aio.Session.write)
     read = _session_method(aio.Session.read)
+    read_part = _session_method(aio.Session.read_part)
     read_text = _session_method(aio.Session.read_text)
     stat = _session_method(aio.Session.stat)
     delete = _session_method(aio.Session.delete)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import anyio
 
-from .. import errors, factory, runtimes
+from .. import errors, factory, runtimes, telemetry
 from ..abc import AlreadyThere, Engine, EngineStatus, Mode, OnProgress, SandboxRecord, SandboxSpec
 from ..asked import variable
 from ..config import Limits, Settings, settings
@@ -58,50 +59,68 @@ async def open_session(
         SessionNotFound: there is none, and `create` is False.
         EngineUnavailable: no engine here can hold what was asked for; says which lacks what.
     """
-    key = resolve(workflow, agent, session)
-    config = settings()
-    kind = runtimes.runtime(runtime).name
-    for asked, least in ((idle_timeout, 0.001), (max_lifetime, 0.001), (keep_for, 0)):
-        _check_seconds(asked, least)
-    decision = decide(
-        Request(
-            mode="code",
+    started = time.perf_counter()
+    with telemetry.span("sandbox_open") as span:
+        key = resolve(workflow, agent, session)
+        config = settings()
+        kind = runtimes.runtime(runtime).name
+        for asked, least in ((idle_timeout, 0.001), (max_lifetime, 0.001), (keep_for, 0)):
+            _check_seconds(asked, least)
+        decision = decide(
+            Request(
+                mode="code",
+                runtime=kind,
+                image=image,
+                engine=engine,
+                network=network,
+                limits=limits,
+                idle_timeout=idle_timeout,
+                max_lifetime=max_lifetime,
+            ),
+            config,
+        )
+        if span.recording:
+            span.set(**decision.attributes())
+        if create:  # one that is there can be closed, whatever is allowed by now
+            decision.require()
+        needs = factory.needs(Mode.CODE, image=image, network=network)
+        spec = SandboxSpec(
+            name=key.sandbox_name,
+            mode=Mode.CODE,
             runtime=kind,
             image=image,
-            engine=engine,
+            workspace=config.code_workdir,
+            limits=decision.limits,
             network=network,
-            limits=limits,
-            idle_timeout=idle_timeout,
-            max_lifetime=max_lifetime,
-        ),
-        config,
-    )
-    if create:  # one that is there can be closed, whatever is allowed by now
-        decision.require()
-    needs = factory.needs(Mode.CODE, image=image, network=network)
-    spec = SandboxSpec(
-        name=key.sandbox_name,
-        mode=Mode.CODE,
-        runtime=kind,
-        image=image,
-        workspace=config.code_workdir,
-        limits=decision.limits,
-        network=network,
-        env={**passed_environment(config), **_checked(env or {})},
-        idle_timeout=decision.idle_timeout,
-        max_lifetime=decision.max_lifetime,
-        keep_for=config.keep_for if keep_for is None else keep_for,
-        on_progress=on_progress,
-        labels=key.labels(),
-    )
-    found = await _find(key, engine or config.engine)
-    chosen = found[0] if found else await factory.choose(engine, Mode.CODE, needs)
-    if not found:
-        sweep.in_background(chosen)
-    async with await _open(chosen, key, spec, config, create, found[1] if found else None) as opened:
+            env={**passed_environment(config), **_checked(env or {})},
+            idle_timeout=decision.idle_timeout,
+            max_lifetime=decision.max_lifetime,
+            keep_for=config.keep_for if keep_for is None else keep_for,
+            on_progress=on_progress,
+            labels=key.labels(),
+        )
+        found = await _find(key, engine or config.engine)
+        chosen = found[0] if found else await factory.choose(engine, Mode.CODE, needs)
+        if not found:
+            sweep.in_background(chosen)
+        opened = await _open(chosen, key, spec, config, create, found[1] if found else None)
+        _tell(opened, span, (time.perf_counter() - started) * 1000)
+    async with opened:
         if found:
             sweep.in_background(chosen)
         yield opened
+
+
+def _tell(opened: Session, span: telemetry.Span, duration: float) -> None:
+    about = opened.about
+    told: dict[str, telemetry.Value] = {
+        "created": opened.created,
+        "changed": opened.changed,
+        "workspace_lost": opened.workspace_lost,
+    }
+    span.set(**about, **told)
+    telemetry.count("sessions_opened", opened.effective.runtime, duration=("open", duration), created=opened.created)
+    telemetry.event("sandbox_session_opened", {**about, **told, "duration_ms": duration})
 
 
 def _check_seconds(asked: float | None, least: float) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import anyio
 
-from .. import errors, policy
+from .. import errors, policy, telemetry
 from ..abc import Effective, Engine, SandboxRecord
 from ..config import Settings
-from ..guest.client import GuestClient, OnOutput, Source
+from ..guest.client import READ_BYTES, GuestClient, OnOutput, Source
 from ..guest.command import Command, encoded
 from ..guest.connection import Connection
 from ..guest.protocol import Background, ExecInfo, StatusReport
@@ -61,6 +63,21 @@ class Session:
     def effective(self) -> Effective:
         """Engine, runtime, limits and network as they really are."""
         return self.record.effective
+
+    @cached_property
+    def about(self) -> dict[str, telemetry.Value]:
+        """What spans and log events say of it."""
+        found = self.record.effective
+        return {
+            "engine": found.engine,
+            "runtime": found.runtime,
+            "image": found.image,
+            "sandbox_id": self.key.sandbox_name,
+        }
+
+    def span(self, operation: str) -> telemetry.Span:
+        """A span around something that is done in it."""
+        return telemetry.span(f"sandbox_{operation}", self.about)
 
     async def __aenter__(self) -> Session:
         return self
@@ -119,11 +136,16 @@ class Session:
                 read by whoever opens it, and then it goes by its own clock.
         """
         known.forget(self.record)
-        if keep_for > 0 and not self._closed and await self._retire(keep_for):
+        if self._closed:
+            await self._engine.destroy(self.record)
             return
-        self._closed = True
-        await self.release()
-        await self._engine.destroy(self.record)
+        with self.span("close"):
+            if keep_for <= 0 or not await self._retire(keep_for):
+                self._closed = True
+                await self.release()
+                await self._engine.destroy(self.record)
+            telemetry.count("sessions_closed", self.effective.runtime)
+            telemetry.event("sandbox_session_closed", self.about)
 
     async def _retire(self, keep_for: float) -> bool:
         """False if it has nothing to be kept, or does not answer."""
@@ -154,9 +176,27 @@ class Session:
 
         Whatever the program leaves running is killed with it; cancelling the call kills it too.
         """
-        data = encoded(stdin) if isinstance(stdin, str) else stdin
-        asked = self._command(command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes)
-        return await (await self.guest()).exec(asked, data, on_output)
+        with self.span("exec") as span:
+            data = encoded(stdin) if isinstance(stdin, str) else stdin
+            asked = self._command(command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes)
+            span.set(timeout_seconds=asked.timeout)
+            started = time.perf_counter()
+            result: ExecResult | None = None
+            try:
+                result = await (await self.guest()).exec(asked, data, on_output)
+            finally:
+                self._ended(span, result, (time.perf_counter() - started) * 1000)
+            return result
+
+    def _ended(self, span: telemetry.Span, result: ExecResult | None, duration: float) -> None:
+        ok = result is not None and result.ok
+        telemetry.count("execs", self.effective.runtime, duration=("exec", duration), ok=ok)
+        told: dict[str, telemetry.Value] = {"exit_code": None, "end_cause": "error"}
+        if result is not None:
+            span.ended(result)
+            told = {"exec_id": result.exec_id, "exit_code": result.exit_code, "end_cause": result.end_cause.value}
+            told |= {"stdout_bytes": result.stdout_total_bytes, "stderr_bytes": result.stderr_total_bytes}
+        telemetry.event("sandbox_exec_finished", {**self.about, "duration_ms": duration, **told})
 
     async def start(
         self,
@@ -172,8 +212,12 @@ class Session:
         max_stderr_bytes: int | None = None,
     ) -> Process:
         """Start a program that goes on without this call, and without this client."""
-        asked = self._command(command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes, keep_background)
-        return Process(self, await (await self.guest()).start(asked, stdin))
+        with self.span("exec") as span:
+            asked = self._command(command, timeout, cwd, env, user, max_stdout_bytes, max_stderr_bytes, keep_background)
+            span.set(timeout_seconds=asked.timeout, status="running")
+            exec_id = await (await self.guest()).start(asked, stdin)
+            telemetry.event("sandbox_exec_started", {**self.about, "exec_id": exec_id})
+        return Process(self, exec_id)
 
     def process(self, exec_id: str) -> Process:
         """A program that was started before, maybe by another client."""
@@ -212,30 +256,47 @@ class Session:
         self, path: str, content: str | bytes, *, mode: int | None = None, overwrite: bool = True
     ) -> FileEntry:
         """Write a file: all of it or nothing. Missing folders are made."""
-        data = encoded(content) if isinstance(content, str) else content
-        return await (await self.guest()).write_file(path, data, mode, overwrite)
+        with self.span("fs_write") as span:
+            data = encoded(content) if isinstance(content, str) else content
+            entry = await (await self.guest()).write_file(path, data, mode, overwrite)
+            span.set(bytes=entry.size_bytes)
+            return entry
 
     async def read(self, path: str, *, offset: int = 0, max_bytes: int | None = None) -> bytes:
         """The contents of a file, from `offset`, at most `max_bytes` of them."""
-        return (await (await self.guest()).read_file(path, offset, max_bytes))[0]
+        return (await self.read_part(path, offset=offset, max_bytes=max_bytes))[0]
+
+    async def read_part(self, path: str, *, offset: int = 0, max_bytes: int | None = None) -> tuple[bytes, bool, int]:
+        """As `read`, with whether there is more after it, and the size of the whole file."""
+        with self.span("fs_read") as span:
+            data, more, size = await (await self.guest()).read_file(path, offset, max_bytes)
+            span.set(bytes=len(data), truncated=more)
+            return data, more, size
 
     async def read_text(self, path: str) -> str:
         return (await self.read(path)).decode()
 
     async def list(self, path: str = ".", *, recursive: bool = False, max_entries: int = 10_000) -> Listing:
-        return await (await self.guest()).list_files(path, recursive, max_entries)
+        with self.span("fs_list") as span:
+            listed = await (await self.guest()).list_files(path, recursive, max_entries)
+            span.set(entries=len(listed), truncated=listed.truncated)
+            return listed
 
     async def stat(self, path: str) -> FileEntry:
-        return await (await self.guest()).stat(path)
+        with self.span("fs_stat"):
+            return await (await self.guest()).stat(path)
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
-        await (await self.guest()).delete(path, recursive)
+        with self.span("fs_delete"):
+            await (await self.guest()).delete(path, recursive)
 
     async def mkdir(self, path: str) -> FileEntry:
-        return await (await self.guest()).mkdir(path)
+        with self.span("fs_mkdir"):
+            return await (await self.guest()).mkdir(path)
 
     async def move(self, source: str, destination: str, *, overwrite: bool = False) -> FileEntry:
-        return await (await self.guest()).move(source, destination, overwrite)
+        with self.span("fs_move"):
+            return await (await self.guest()).move(source, destination, overwrite)
 
     async def upload(
         self,
@@ -252,7 +313,10 @@ class Session:
         Raises:
             TooManyFiles: the folder holds more than `max_files`; nothing was copied.
         """
-        return await transfer.upload(await self.guest(), source, path, mode, on_progress, max_files)
+        with self.span("fs_upload") as span:
+            copied = await transfer.upload(await self.guest(), source, path, mode, on_progress, max_files)
+            span.set(bytes=copied.size_bytes, entries=copied.files)
+            return copied
 
     async def download(
         self,
@@ -276,7 +340,10 @@ class Session:
         workspace_mb = self.effective.limits.get("workspace_mb")
         if max_bytes is None and workspace_mb is not None:
             max_bytes = workspace_mb << 20
-        return await transfer.download(await self.guest(), path, target, on_progress, max_files, max_bytes)
+        with self.span("fs_download") as span:
+            copied = await transfer.download(await self.guest(), path, target, on_progress, max_files, max_bytes)
+            span.set(bytes=copied.size_bytes, entries=copied.files)
+            return copied
 
     # --- files of the object store, if one is configured
 
@@ -302,11 +369,12 @@ class Session:
         from ..staging import sessions
         from ..staging.store import open_store
 
-        async with open_store(self._settings) as store:
-            reach = self._reach()
-            return await sessions.stage(
-                self, store, reach, key, path, bucket=bucket, overwrite=overwrite, tell=on_progress
-            )
+        with self.span("stage_file"):
+            async with open_store(self._settings) as store:
+                reach = self._reach()
+                return await sessions.stage(
+                    self, store, reach, key, path, bucket=bucket, overwrite=overwrite, tell=on_progress
+                )
 
     async def publish(
         self,
@@ -321,8 +389,9 @@ class Session:
         from ..staging import sessions
         from ..staging.store import open_store
 
-        async with open_store(self._settings) as store:
-            return await sessions.publish(self, store, self._reach(), path, key, bucket=bucket, tell=on_progress)
+        with self.span("publish_file"):
+            async with open_store(self._settings) as store:
+                return await sessions.publish(self, store, self._reach(), path, key, bucket=bucket, tell=on_progress)
 
     def _reach(self) -> Reach:
         from ..staging.reach import everything, own_prefix
@@ -343,9 +412,12 @@ class Process:
         self._session = session
         self.id = exec_id
 
-    async def read(self, since: int = 0, *, wait: float = 0) -> OutputRead:
-        """What it wrote after `since`; waits up to `wait` seconds for something new."""
-        return await (await self._session.guest()).read(self.id, since, wait=wait)
+    async def read(self, since: int = 0, *, wait: float = 0, max_bytes: int = READ_BYTES) -> OutputRead:
+        """What it wrote after `since`, at most `max_bytes` of it; waits up to `wait` seconds for something new."""
+        with self._session.span("exec_read") as span:
+            found = await (await self._session.guest()).read(self.id, since, max_bytes, wait)
+            span.set(bytes=sum(len(chunk.data) for chunk in found.chunks))
+            return found
 
     async def wait(self, timeout: float | None = None) -> ExecResult:
         """Its result.
@@ -353,15 +425,22 @@ class Process:
         Raises:
             TimeoutError: it still runs after `timeout` seconds; it goes on.
         """
-        result = await (await self._session.guest()).wait(self.id, timeout)
+        with self._session.span("exec_wait") as span:
+            result = await (await self._session.guest()).wait(self.id, timeout)
+            if result is None:
+                span.set(status="running")
+            else:
+                span.ended(result)
         if result is None:
             raise TimeoutError(f"{self.id} still runs after {timeout} s")
         return result
 
     async def kill(self, signal: int = 9) -> None:
         """End it with all that it started (SIGKILL), or send another signal to each of its processes."""
-        await (await self._session.guest()).kill(self.id, signal)
+        with self._session.span("exec_kill"):
+            await (await self._session.guest()).kill(self.id, signal)
 
     async def write_stdin(self, data: str | bytes, *, close: bool = False) -> None:
-        raw = encoded(data) if isinstance(data, str) else data
-        await (await self._session.guest()).write_stdin(self.id, raw, close)
+        with self._session.span("exec_stdin"):
+            raw = encoded(data) if isinstance(data, str) else data
+            await (await self._session.guest()).write_stdin(self.id, raw, close)

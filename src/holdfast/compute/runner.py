@@ -14,9 +14,10 @@ from ..config import Limits, settings
 from ..guest.client import OnOutput, Source
 from ..guest.command import Command, encoded
 from ..guest.oneshot import OneShot, Order, Outcome
-from ..policy import Decision, Request, clamp
+from ..policy import Decision, Request, decide
 from ..results import RunResult
 from ..secrets import passed_environment
+from ..telemetry import Span
 from .inputs import checked_files
 from .packages import checked_packages
 
@@ -69,81 +70,85 @@ async def run(
         FileError: a file of `files` could not be written.
         SessionLost: the engine went away; nobody knows how far the program came.
     """
-    kind = runtimes.runtime(runtime)
-    config = settings()
-    node = kind.name == "node"
-    request = Request(
-        runtime=kind.name,
-        image=image,
-        engine=engine,
-        network=network,
-        timeout=timeout,
-        limits=limits,
-        pip_packages=() if node else packages,
-        npm_packages=packages if node else (),
-    )
-    decision = clamp(request, config)
-    seconds, workspace = decision.timeout, config.compute_workdir
-    order = Order(
-        command=Command(
-            argv=(*kind.command, f"{workspace}/{kind.script}", *args),
-            env={**passed_environment(config), **(env or {})},
+    with telemetry.span("sandbox_run") as span:
+        kind = runtimes.runtime(runtime)
+        config = settings()
+        node = kind.name == "node"
+        request = Request(
+            runtime=kind.name,
+            image=image,
+            engine=engine,
+            network=network,
+            timeout=timeout,
+            limits=limits,
+            pip_packages=() if node else packages,
+            npm_packages=packages if node else (),
+        )
+        decision = decide(request, config)
+        if span.recording:
+            span.set(**decision.attributes())
+        decision.require()
+        seconds, workspace = decision.timeout, config.compute_workdir
+        order = Order(
+            command=Command(
+                argv=(*kind.command, f"{workspace}/{kind.script}", *args),
+                env={**passed_environment(config), **(env or {})},
+                timeout=seconds,
+                stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
+                stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
+            ),
+            files=checked_files(kind.script, code, files or {}, decision.limits, workspace),
+            stdin=encoded(stdin) if isinstance(stdin, str) else stdin,
+            artifacts=artifacts,
+            max_artifact_bytes=config.max_artifact_bytes,
+            max_artifacts=config.max_artifacts_count,
+            on_output=on_output,
+        )
+        size = sum(map(len, order.files.values())) + order.max_answer_bytes
+        spec = SandboxSpec(
+            name=f"run-{secrets.token_hex(8)}",
+            mode=Mode.COMPUTE,
+            runtime=kind.name,
+            image=image,
+            workspace=workspace,
+            limits=decision.limits,
+            network=network,
+            packages=checked_packages(kind.name, packages),
+            cache=cache,
             timeout=seconds,
-            stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
-            stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
-        ),
-        files=checked_files(kind.script, code, files or {}, decision.limits, workspace),
-        stdin=encoded(stdin) if isinstance(stdin, str) else stdin,
-        artifacts=artifacts,
-        max_artifact_bytes=config.max_artifact_bytes,
-        max_artifacts=config.max_artifacts_count,
-        on_output=on_output,
-    )
-    size = sum(map(len, order.files.values())) + order.max_answer_bytes
-    spec = SandboxSpec(
-        name=f"run-{secrets.token_hex(8)}",
-        mode=Mode.COMPUTE,
-        runtime=kind.name,
-        image=image,
-        workspace=workspace,
-        limits=decision.limits,
-        network=network,
-        packages=checked_packages(kind.name, packages),
-        cache=cache,
-        timeout=seconds,
-        # Whatever becomes of us: a run's sandbox ends by its own clock.
-        idle_timeout=_SILENCE_SECONDS,
-        max_lifetime=seconds + _COPYING_SECONDS + size / _COPYING_BYTES_PER_SECOND,
-        on_progress=on_progress,
-    )
-    return await _traced(spec, order, engine, decision)
+            # Whatever becomes of us: a run's sandbox ends by its own clock.
+            idle_timeout=_SILENCE_SECONDS,
+            max_lifetime=seconds + _COPYING_SECONDS + size / _COPYING_BYTES_PER_SECOND,
+            on_progress=on_progress,
+        )
+        return await _told(span, spec, order, engine, decision)
 
 
-async def _traced(spec: SandboxSpec, order: Order, engine: str | None, decision: Decision) -> RunResult:
+async def _told(span: Span, spec: SandboxSpec, order: Order, engine: str | None, decision: Decision) -> RunResult:
     started = time.perf_counter()
     about: dict[str, telemetry.Value] = {"runtime": spec.runtime, "image": spec.image}
     telemetry.event("sandbox_run_started", {"run_id": spec.name, **about})
-    with telemetry.span("sandbox_run", timeout_seconds=order.command.timeout, **about) as span:
-        result: RunResult | None = None
-        try:
-            result = await _run(spec, order, engine, decision)
-        finally:
-            duration = (time.perf_counter() - started) * 1000
-            telemetry.count_run(spec.runtime, result is not None and result.ok, duration)
-            ended: dict[str, telemetry.Value] = {"exit_code": None, "end_cause": "error"}
-            if result is not None:
-                ended = {
-                    "engine": result.engine,
-                    "exit_code": result.exit_code,
-                    "end_cause": result.end_cause.value,
-                    "stdout_bytes": result.stdout_total_bytes,
-                    "stderr_bytes": result.stderr_total_bytes,
-                    "artifacts_count": len(result.artifacts),
-                }
-                span.set(**ended)
-                if not result.ok:
-                    telemetry.failed(span, result.end_cause.value)
-            telemetry.event("sandbox_run_finished", {"run_id": spec.name, "duration_ms": duration, **about, **ended})
+    span.set(**about, sandbox_id=spec.name, timeout_seconds=order.command.timeout)
+    result: RunResult | None = None
+    try:
+        result = await _run(spec, order, engine, decision)
+    finally:
+        duration = (time.perf_counter() - started) * 1000
+        ok = result is not None and result.ok
+        telemetry.count("runs", spec.runtime, duration=("run", duration), ok=ok)
+        ended: dict[str, telemetry.Value] = {"exit_code": None, "end_cause": "error"}
+        if result is not None:
+            ended = {
+                "engine": result.engine,
+                "exit_code": result.exit_code,
+                "end_cause": result.end_cause.value,
+                "stdout_bytes": result.stdout_total_bytes,
+                "stderr_bytes": result.stderr_total_bytes,
+                "artifacts_count": len(result.artifacts),
+            }
+            span.set(engine=result.engine, artifacts_count=len(result.artifacts))
+            span.ended(result)
+        telemetry.event("sandbox_run_finished", {"run_id": spec.name, "duration_ms": duration, **about, **ended})
     return result
 
 
@@ -160,7 +165,7 @@ async def _run(spec: SandboxSpec, order: Order, engine: str | None, decision: De
             outcome = await oneshot.receive()
     with telemetry.span("sandbox.collect_outputs"):
         result = _result(outcome, spec, effective, order, decision)
-    with telemetry.span("sandbox.collect_artifacts", artifacts_count=len(result.artifacts)):
+    with telemetry.span("sandbox.collect_artifacts", {"artifacts_count": len(result.artifacts)}):
         return result
 
 

@@ -27,7 +27,7 @@ _DOUBT_PATIENCE = 3.0
 """Seconds for a sign of life after a call that was late."""
 _DELETE_PATIENCE = 600.0
 """Seconds for a whole tree, which may hold a million files."""
-_READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20
 _MAX_KEPT_BYTES = 128 << 20
 
 _T = TypeVar("_T", bound=protocol.Frame)
@@ -123,7 +123,7 @@ class GuestClient:
         answer = await self._ask(command.request(stdin, protocol.Delivery.DETACHED), protocol.ExecStarted)
         return answer.exec_id
 
-    async def read(self, exec_id: str, since: int, max_bytes: int = _READ_BYTES, wait: float = 0) -> OutputRead:
+    async def read(self, exec_id: str, since: int, max_bytes: int = READ_BYTES, wait: float = 0) -> OutputRead:
         """What an exec wrote after position `since`; waits up to `wait` seconds for something new."""
         request = protocol.ExecRead(
             exec_id=exec_id, since=since, max_bytes=max_bytes, wait_ms=round(min(wait, 3600) * 1000)

@@ -36,15 +36,18 @@ def tools(offer: Offer) -> list[Tool]:
             packages=asked.packages if runtime == asked.runtime_name else (),
             timeout=given.timeout_seconds or asked.timeout,
             network=asked.wants_network,
-            limits=decision.limits,
+            limits=decision.request.limits,  # as asked for, so that the result can tell what was cut
             engine=offer.engine,
             cache=asked.cache,
             max_stdout_bytes=decision.max_stdout_bytes,
             max_stderr_bytes=decision.max_stderr_bytes,
         )
-        return {**result.as_tool(), **shown.result(result)}
+        told = {**result.as_tool(), **shown.result(result)}
+        if cut := offer.cut("max_stdout_bytes"):
+            told["limits"] = {**result.limits, "clamped": {**result.limits.get("clamped", {}), **cut}}
+        return told
 
-    return [Tool("sandbox_run", description, RunInput, OUTPUT, handle, offer.masker, traced=False)]
+    return [Tool("sandbox_run", description, RunInput, OUTPUT, handle, offer.masker, offer.context.attributes)]
 
 
 _STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}

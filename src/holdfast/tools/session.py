@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from .. import errors
+from .. import errors, policy
 from ..code.manager import open_session
 from ..code.session import Session
 from ..config import SandboxConfig
@@ -23,6 +23,12 @@ from .tool import Result, Tool
 
 _STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 _LISTED = 1000
+_LISTED_BYTES = 64 << 10
+"""of paths, each of which may have 4096"""
+_READ_BYTES = 64 << 10
+"""of output in one `sandbox_exec_read`"""
+_CHUNK = {"seq": _INTEGER, "stream": _STRING, "text": _STRING}
+_ENTRY = {"path": _STRING, "type": _STRING, "size": _INTEGER, "mode": _STRING, "mtime_unix": _INTEGER}
 _KINDS = {FileKind.DIRECTORY: "dir"}
 _NOBODY = {"workflow": None, "agent": None, "session": None}
 
@@ -58,22 +64,27 @@ class CodeTools:
                 f"Run a command in the sandbox. Whatever it leaves running is killed when it ends; {kept}. "
                 'Example: {"cmd": ["python3", "main.py"]} or {"command": "ls -la | head"}',
                 inputs.ExecInput,
-                {**ENDED, "exec_id": _STRING, "status": {**_STRING, "enum": ["completed", "running"]}},
+                {
+                    **ENDED,
+                    "exec_id": _STRING,
+                    "status": {**_STRING, "enum": ["completed", "running"]},
+                    "limits": {"type": "object"},
+                },
                 self._exec,
             ),
             (
                 "sandbox_exec_read",
-                "What a command that was started with stream wrote since next_seq of the last read. "
+                "What a command that was started with stream wrote since next_seq of the last read, up to 64 KB of it. "
                 'Example: {"exec_id": "x1", "since_seq": 0}',
                 inputs.ExecReadInput,
-                {"chunks": {"type": "array"}, "next_seq": _INTEGER, "expired_bytes": _INTEGER, "done": _BOOLEAN},
+                {"chunks": _array(_CHUNK), "next_seq": _INTEGER, "expired_bytes": _INTEGER, "done": _BOOLEAN},
                 self._exec_read,
             ),
             (
                 "sandbox_exec_wait",
                 'Wait for a command that was started with stream. Example: {"exec_id": "x1", "timeout_seconds": 60}',
                 inputs.ExecWaitInput,
-                {**ENDED, "done": _BOOLEAN},
+                {**ENDED, "done": _BOOLEAN, "status": _STRING},
                 self._exec_wait,
             ),
             (
@@ -99,7 +110,7 @@ class CodeTools:
                 "sandbox_fs_list",
                 f'List a folder, at most {_LISTED} entries. Example: {{"path": ".", "recursive": true}}',
                 inputs.FsListInput,
-                {"entries": {"type": "array"}, "truncated": _BOOLEAN},
+                {"entries": _array(_ENTRY), "truncated": _BOOLEAN},
                 self._list,
             ),
             (
@@ -118,7 +129,7 @@ class CodeTools:
             ),
         ]
         return [
-            Tool(name, text, kind, _schema(fields), handler, self._offer.masker)
+            Tool(name, text, kind, _schema(fields), handler, self._offer.masker, self._offer.context.attributes)
             for name, text, kind, fields, handler in made
         ] + staging.tools(self._offer, self._session)
 
@@ -162,7 +173,7 @@ class CodeTools:
                     runtime=asked.runtime_name,
                     image=asked.image_name,
                     engine=offer.engine,
-                    limits=offer.decision.limits,
+                    limits=offer.decision.request.limits,
                     network=asked.wants_network,
                 )
             )
@@ -193,7 +204,11 @@ class CodeTools:
             "workspace_lost": session.workspace_lost,
             "status": "ready",
             "engine": effective.engine,
-            "limits": {**effective.limits, **({"not_held": effective.not_held} if effective.not_held else {})},
+            "limits": {
+                **effective.limits,
+                **({"clamped": cut} if (cut := self._offer.cut()) else {}),
+                **({"not_held": effective.not_held} if effective.not_held else {}),
+            },
         }
 
     async def _close(self, given: inputs.CloseInput) -> Result:
@@ -206,9 +221,18 @@ class CodeTools:
 
     async def _exec(self, given: inputs.ExecInput) -> Result:
         session = await self._session(given.sandbox_id)
-        decision = self._offer.decision
+        decision, settings = self._offer.decision, self._offer.settings
+        timeout = given.timeout_seconds or decision.timeout
+        limits: dict[str, Any] = {
+            "timeout_seconds": policy.timeout(timeout, settings),
+            "max_stdout_bytes": decision.max_stdout_bytes,
+            "max_stderr_bytes": decision.max_stderr_bytes,
+        }
+        if limits["timeout_seconds"] != timeout:
+            columns = {"asked": timeout, "allowed": settings.max_timeout, "effective": limits["timeout_seconds"]}
+            limits["clamped"] = {"timeout_seconds": {**columns, "verdict": policy.Verdict.CLAMPED.value}}
         options: dict[str, Any] = {
-            "timeout": given.timeout_seconds or decision.timeout,
+            "timeout": timeout,
             "cwd": given.cwd,
             "env": {**given.env, **self._offer.secrets},
             "max_stdout_bytes": decision.max_stdout_bytes,
@@ -217,24 +241,20 @@ class CodeTools:
         command = given.cmd if given.cmd is not None else str(given.command)
         if given.stream:
             process = await session.start(command, **options)
-            return {"ok": True, "exec_id": process.id, "status": "running"}
+            return {"ok": True, "exec_id": process.id, "status": "running", "limits": limits}
         ended = await session.exec(command, **options)
-        return {**shown.result(ended), "exec_id": ended.exec_id, "status": "completed"}
+        return {**shown.result(ended), "exec_id": ended.exec_id, "status": "completed", "limits": limits}
 
     async def _exec_read(self, given: inputs.ExecReadInput) -> Result:
-        read = await (await self._session(given.sandbox_id)).process(given.exec_id).read(given.since_seq, wait=1)
-        taken = read.chunks[: given.max_chunks]
-        more = len(taken) < len(read.chunks)
-        after = taken[-1].position + len(taken[-1].data) if taken and more else read.next
+        process = (await self._session(given.sandbox_id)).process(given.exec_id)
+        read = await process.read(given.since_seq, wait=1, max_bytes=_READ_BYTES)
+        pieces, after = shown.chunks(read, given.max_chunks, self._offer.masker)
         return {
             "ok": True,
-            "chunks": [
-                {"seq": one.position, "stream": one.stream, "text": one.data.decode("utf-8", "replace")}
-                for one in taken
-            ],
+            "chunks": pieces,
             "next_seq": after,
             "expired_bytes": read.expired_bytes,
-            "done": read.ended and not more,
+            "done": read.ended and after == read.next,
         }
 
     async def _exec_wait(self, given: inputs.ExecWaitInput) -> Result:
@@ -262,7 +282,7 @@ class CodeTools:
 
     async def _read(self, given: inputs.FsReadInput) -> Result:
         session = await self._session(given.sandbox_id)
-        data, truncated, size = await (await session.guest()).read_file(given.path, max_bytes=given.max_bytes)
+        data, truncated, size = await session.read_part(given.path, max_bytes=given.max_bytes)
         text = None if given.encoding == "base64" else shown.text(data, truncated)
         content = {"contents_b64": base64.b64encode(data).decode()} if text is None else {"contents": text}
         path = _absolute(session, given.path)
@@ -271,7 +291,14 @@ class CodeTools:
     async def _list(self, given: inputs.FsListInput) -> Result:
         session = await self._session(given.sandbox_id)
         found = await session.list(given.path, recursive=given.recursive, max_entries=_LISTED)
-        return {"ok": True, "entries": [_entry(entry) for entry in found.entries], "truncated": found.truncated}
+        entries: list[dict[str, Any]] = []
+        room = _LISTED_BYTES
+        for entry in map(_entry, found.entries):
+            room -= len(entry["path"].encode())
+            if room < 0:
+                break
+            entries.append(entry)
+        return {"ok": True, "entries": entries, "truncated": found.truncated or room < 0}
 
     async def _delete(self, given: inputs.FsDeleteInput) -> Result:
         session = await self._session(given.sandbox_id)
@@ -286,6 +313,10 @@ async def _usable(session: Session) -> bool:
     except errors.SessionError:
         return False
     return True
+
+
+def _array(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "object", "properties": fields}}
 
 
 def _schema(fields: dict[str, Any]) -> dict[str, Any]:

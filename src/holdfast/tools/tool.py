@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from .. import errors, telemetry
-from ..mistakes import explain, suggestion
+from ..mistakes import explain, shown, suggestion
 from ..secrets import Masker
 from .inputs import Input
 
@@ -46,6 +46,10 @@ _HINTS = {
 }
 
 
+_ERROR_CHARACTERS = 4000
+_MISTAKES_TOLD = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """Call it with what the model sent: `await tool.call({...})`."""
@@ -56,8 +60,8 @@ class Tool:
     output_schema: dict[str, Any]
     handler: Callable[[Any], Awaitable[Result]]
     masker: Masker
-    traced: bool = True
-    """False: what it calls makes the span of this name itself"""
+    attributes: Mapping[str, telemetry.Value] = field(default_factory=dict[str, telemetry.Value])
+    """what its spans say of who calls"""
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -75,35 +79,43 @@ class Tool:
         Only cancellation, and what is a mistake of ours, leaves it as an exception.
         """
         try:
-            asked = self.input.model_validate(dict(arguments or {}))
-        except ValidationError as error:
-            return self.masker.value(_refused(error, self.input))
-        try:
-            if not self.traced:
-                return self.masker.value(await self.handler(asked))
-            with telemetry.span(self.name) as span:
-                result = await self.handler(asked)
-                span.set(exit_code=result.get("exit_code"), end_cause=result.get("end_cause"))
-                return self.masker.value(result)
+            with telemetry.span(self.name, self.attributes, mask_of_tool=self.masker.value):
+                return self.masker.value(await self.handler(self._asked(arguments)))
         except errors.SandboxError as error:
             return self.masker.value(failure(error))
+
+    def _asked(self, arguments: Any) -> Input:
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise errors.InvalidRequest(f"the arguments must be an object with keys, not {shown(arguments)}")
+        try:
+            return self.input.model_validate(dict(arguments or {}))
+        except ValidationError as error:
+            raise _refused(error, self.input) from None  # whose words would hold what was passed
 
 
 def failure(error: errors.SandboxError) -> Result:
     """An error as a model gets it."""
     told = error.as_tool()
+    if len(told["error"]) > _ERROR_CHARACTERS:
+        told["error"] = f"{told['error'][:_ERROR_CHARACTERS]}\n[...truncated at {_ERROR_CHARACTERS} chars...]"
     hint = _HINTS.get(error.code)
     return {**told, **({"hint": hint} if hint else {})}
 
 
-def _refused(error: ValidationError, kind: type[Input]) -> Result:
+def _refused(error: ValidationError, kind: type[Input]) -> errors.InvalidRequest:
     said = []
-    for found in error.errors(include_url=False):
-        where = ".".join(map(str, found["loc"]))
+    for found in error.errors(include_url=False, include_context=True)[:_MISTAKES_TOLD]:
+        where = ".".join(map(_key, found["loc"]))
         if found["type"] == "missing":
             said.append(f"{where} is needed")
         elif found["type"] == "extra_forbidden":
             said.append(f"{where}: there is no such argument{suggestion(where, kind.model_fields)}")
         else:
             said.append(f"{where}: {explain(found)}" if where else found["msg"].removeprefix("Value error, "))
-    return failure(errors.InvalidRequest("; ".join(said[:5])))
+    return errors.InvalidRequest("; ".join(said))
+
+
+def _key(part: Any) -> str:
+    """A name from a model's arguments, which may be anything."""
+    text = errors.printable(str(part))
+    return f"{text[:60]}…" if len(text) > 60 else text

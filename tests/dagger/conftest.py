@@ -24,6 +24,7 @@ from tests.testbed import require
 
 CONTAINER = "holdfast-testbed-dagger"
 PATIENCE = 60.0
+TLS_PORT = 8443
 
 
 @pytest.fixture
@@ -87,6 +88,12 @@ class OwnEngine:
     container: Any
     host: str
 
+    @property
+    def tls_port(self) -> int:
+        """On loopback."""
+        self.container.reload()
+        return int(self.container.ports[f"{TLS_PORT}/tcp"][0]["HostPort"])
+
     def kill(self) -> None:
         self.container.kill()
 
@@ -110,16 +117,28 @@ class OwnEngine:
 
 @pytest.fixture(scope="module")
 def own_engine() -> Iterator[OwnEngine]:
-    """Another engine of the testbed's image, made as the testbed made its own."""
+    with another_engine() as made:
+        yield made
+
+
+@contextlib.contextmanager
+def another_engine(certificates: Path | None = None) -> Iterator[OwnEngine]:
+    """Another engine of the testbed's image, made as the testbed made its own; with certificates it has a port too."""
     require("dagger")
     client = docker.from_env(environment={**os.environ, "DOCKER_HOST": require("docker")["host"]})
     model = client.containers.get(CONTAINER).attrs
     host, name = model["HostConfig"], f"holdfast-test-{secrets.token_hex(4)}"
     folder = Path("/run") / name
     folder.mkdir()
+    arguments = ["--addr", "unix:///run/dagger/engine.sock", "--oci-cni-pool-size", "2"]
+    if certificates is not None:
+        arguments += ["--addr", f"tcp://0.0.0.0:{TLS_PORT}", "--tlscacert", "/run/dagger/ca.pem"]
+        arguments += ["--tlscert", "/run/dagger/server.pem", "--tlskey", "/run/dagger/server-key.pem"]
+        for file in certificates.glob("*.pem"):
+            shutil.copy(file, folder)
     container = client.containers.run(
         model["Image"],
-        ["--addr", "unix:///run/dagger/engine.sock", "--oci-cni-pool-size", "2"],
+        arguments,
         name=name,
         detach=True,
         cap_add=host["CapAdd"],
@@ -128,6 +147,7 @@ def own_engine() -> Iterator[OwnEngine]:
         cgroupns="host",
         tmpfs=host["Tmpfs"],
         network=host["NetworkMode"],
+        ports={f"{TLS_PORT}/tcp": ("127.0.0.1", None)} if certificates else {},
         volumes=["/sys/fs/cgroup:/sys/fs/cgroup:rw", f"{folder}:/run/dagger", f"{name}:/var/lib/dagger"],
         labels={"holdfast.test": json.dumps(name)},
     )

@@ -6,8 +6,6 @@ import os
 import re
 import secrets
 import signal
-import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from holdfast.engines import installed
 from holdfast.engines.docker import daemon as calls
 from holdfast.engines.docker import engine as module
 from holdfast.engines.docker.engine import DockerEngine
+from tests import certificates
 from tests.testbed import require
 
 from .daemons import container_of, ours, relay, socket_of
@@ -251,40 +250,15 @@ async def _open_and_stay() -> None:
 
 
 @pytest.fixture
-def certificates(tmp_path: Path) -> Path:
-    """A folder for the client (ca, cert, key) with one for the server in it, and one for a client of another CA."""
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True, timeout=60)
-
-    for ca in ("ca", "other"):
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                "-subj", f"/CN={ca}", "-keyout", f"{ca}-key.pem", "-out", f"{ca}.pem")  # fmt: skip
-    for name, ca, extra in (
-        ("server", "ca", "subjectAltName=IP:127.0.0.1"),
-        ("client", "ca", "extendedKeyUsage=clientAuth"),
-        ("stranger", "other", "extendedKeyUsage=clientAuth"),
-    ):
-        (tmp_path / f"{name}.ext").write_text(extra)
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                "-subj", f"/CN={name}", "-keyout", f"{name}-key.pem", "-out", f"{name}.csr")  # fmt: skip
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}-key.pem", "-CAcreateserial",
-                "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
-    for folder, name, ca in (("good", "client", "ca"), ("unknown", "stranger", "ca"), ("wrong", "client", "other")):
-        (tmp_path / folder).mkdir()
-        for target, source in (("ca.pem", ca), ("cert.pem", name), ("key.pem", f"{name}-key")):
-            (tmp_path / folder / target).write_bytes((tmp_path / f"{source}.pem").read_bytes())
-    return tmp_path
+def folder(tmp_path: Path) -> Path:
+    return certificates.make(tmp_path)
 
 
-async def test_a_daemon_behind_tls(daemon: Any, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
-    context.load_cert_chain(certificates / "server.pem", certificates / "server-key.pem")
-    context.verify_mode = ssl.CERT_REQUIRED  # as `dockerd --tlsverify` does
-    async with relay(socket_of(daemon), tls=context) as port:
+async def test_a_daemon_behind_tls(daemon: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with relay(socket_of(daemon), tls=certificates.server(folder)) as port:  # as with `dockerd --tlsverify`
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
         monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
-        monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates / "good"))
+        monkeypatch.setenv("DOCKER_CERT_PATH", str(folder / "good"))
         with installed(DockerEngine()):
             async with aio.open_session(engine="docker") as box:
                 assert (await box.exec("cat", stdin=b"over tls")).stdout == "over tls"
@@ -295,12 +269,12 @@ async def test_a_daemon_behind_tls(daemon: Any, certificates: Path, monkeypatch:
                     for number in range(8):
                         tasks.start_soon(_echo, box, number)
             assert (await aio.run("print(1)", engine="docker")).stdout == "1\n"
-        for folder, words in (("wrong", "self-signed|unable to get local issuer"), ("unknown", "certificate")):
-            monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates / folder))
+        for kind, words in (("wrong", "self-signed|unable to get local issuer"), ("unknown", "certificate")):
+            monkeypatch.setenv("DOCKER_CERT_PATH", str(folder / kind))
             status = await DockerEngine().check()
             assert not status.available
             assert any(word in status.reason for word in words.split("|")), status.reason
-        monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates / "nowhere"))
+        monkeypatch.setenv("DOCKER_CERT_PATH", str(folder / "nowhere"))
         assert "needs ca.pem" in (await DockerEngine().check()).reason
 
 

@@ -69,6 +69,11 @@ class Address:
                     return f"nothing answers on {self.host}: {error.strerror or error}"
         elif parts.scheme in ("tcp", "tls"):
             try:
+                if parts.scheme == "tls":
+                    from . import tls  # ssl takes long to import
+
+                    reason = tls.problem(parts, _PROBE_SECONDS)
+                    return f"no way to the engine at {self.host}: {reason}" if reason else None
                 socket.create_connection((parts.hostname or "", parts.port or 0), _PROBE_SECONDS).close()
             except OSError as error:
                 return f"nothing answers on {self.host}: {error.strerror or error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
 
 import docker
@@ -12,6 +13,9 @@ import pytest
 from tests.conformance import host
 from tests.integration.daemons import ours
 from tests.testbed import require
+
+_PATIENCE = 5.0
+"""seconds in which a daemon must have removed what ended"""
 
 
 @pytest.fixture
@@ -37,9 +41,16 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, mark
     with tempfile.TemporaryDirectory(prefix="hf", dir="/tmp") as state:
         monkeypatch.setenv("HOLDFAST_STATE_DIR", state)
         yield name
-        left = [*host.processes(mark), *host.processes(state)]
-        if name == "docker":
-            client = docker.from_env()
-            left += [str(each["Names"]) for each in ours(client)]
-            client.close()
+        until = time.monotonic() + _PATIENCE
+        while (left := _left(name, mark, state)) and time.monotonic() < until:
+            time.sleep(0.05)
     assert not left, f"left behind: {left}"
+
+
+def _left(engine: str, mark: str, state: str) -> list[str]:
+    left = [*host.processes(mark), *host.processes(state)]
+    if engine == "docker":
+        client = docker.from_env()
+        left += [str(each["Names"]) for each in ours(client)]
+        client.close()
+    return left

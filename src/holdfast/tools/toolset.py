@@ -58,11 +58,23 @@ class Toolset(Sequence[Tool]):
         if self._code is not None:
             await self._code.aclose()
 
+    def close(self) -> None:
+        """`aclose`, for callers without an event loop."""
+        from ..sync import wait_for
+
+        wait_for(self.aclose)
+
     async def __aenter__(self) -> Toolset:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def __enter__(self) -> Toolset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # --- in the form of a framework; where its package is missing, the error names the extra
 

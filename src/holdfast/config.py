@@ -297,6 +297,7 @@ OTHER_VARIABLES = {
     "HOLDFAST_SESSION": "`--session` of the command line",
     "HOLDFAST_NATS_PASSWORD": "password for `nats_user`; no setting, so that nothing shows it",
     "HOLDFAST_NATS_TOKEN": "token for NATS, instead of a user",
+    "HOLDFAST_MCP_TOKEN": "what clients of `holdfast mcp --http` show; no option, so that no list of processes has it",
     "NO_COLOR": "the command line writes without colours",
 }
 """Variables that are no settings of a sandbox."""

@@ -30,6 +30,7 @@ _COMMANDS = (
     "sweep",
     "agent",
     "tools",
+    "mcp",
 )
 
 

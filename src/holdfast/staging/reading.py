@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import anyio
+
 from .. import errors
 from ..asked import short
 from .consumer import Messages, messages
@@ -14,6 +16,8 @@ from .objects import StagedFile, digest_bytes
 
 _AHEAD = 16
 """pieces that may be on their way to us, of 128 KiB as a rule"""
+_DOUBT_SECONDS = 2.0
+"""without a piece for so long, it may have been replaced, and its pieces removed"""
 
 
 class Reading:
@@ -41,18 +45,20 @@ class Reading:
         if self._messages.done:
             await self._finish()
             raise StopAsyncIteration
-        try:
-            piece = bytes((await self._messages.next()).data)
-        except errors.StagingLost as lost:
-            if await self._changed_meanwhile():
-                raise self._replaced() from lost
-            raise
+        piece = await self._next()
         self._pieces += 1
         self._size += len(piece)
         if self._size > self._file.size_bytes:
             raise await self._damaged(f"it is larger than the {self._file.size_bytes} bytes that are recorded")
         self._digest.update(piece)
         return piece
+
+    async def _next(self) -> bytes:
+        with anyio.move_on_after(_DOUBT_SECONDS):
+            return bytes((await self._messages.next()).data)
+        if await self._changed_meanwhile():
+            raise self._replaced()
+        return bytes((await self._messages.next()).data)
 
     async def _finish(self) -> None:
         if self._pieces != self._file.pieces:

@@ -3,6 +3,7 @@ operator has configured an object store."""
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -49,14 +50,14 @@ def tools(offer: Offer, session: FindSession) -> list[Tool]:
             staged = await sessions.stage(
                 box, store, mine, given.file_key, given.path, bucket=given.bucket, overwrite=given.overwrite
             )
-        return _told(staged, started)
+        return _told(box, staged, started)
 
     async def publish(given: PublishFileInput) -> Result:
         started = time.perf_counter()
         box = await session(given.sandbox_id)
         async with open_store(settings) as store:
             staged = await sessions.publish(box, store, mine, given.path, given.file_key, bucket=given.bucket)
-        return _told(staged, started)
+        return _told(box, staged, started)
 
     return [
         Tool(
@@ -85,7 +86,12 @@ def _reached(mine: Reach, more: tuple[Place, ...]) -> str:
     return f"keys are relative to {mine.own}" + (f", or begin with {others}" if others else "")
 
 
-def _told(staged: Staged, started: float) -> Result:
+def _told(box: Session, staged: Staged, started: float) -> Result:
     told = staged.as_tool()
-    duration = round((time.perf_counter() - started) * 1000)
-    return {"ok": True, **told, "file_id": told["file_key"], "duration_ms": duration}
+    return {
+        "ok": True,
+        **told,
+        "file_id": told["file_key"],
+        "path": posixpath.join(box.effective.workspace, told["path"]),
+        "duration_ms": round((time.perf_counter() - started) * 1000),
+    }

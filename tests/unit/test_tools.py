@@ -245,6 +245,43 @@ async def test_agents_of_a_workflow_share_and_others_do_not(code: Toolset) -> No
     assert not await sees()
 
 
+@pytest.mark.parametrize(
+    ("session", "ids", "key"),
+    [
+        (None, {"workflow": "W", "agent": "A"}, "workflow/W/default"),
+        ("default", {"workflow": "W", "agent": "A"}, "workflow/W/default"),
+        ("workflow", {"workflow": "W"}, "workflow/W/default"),
+        ("build", {"workflow": "W", "agent": "A"}, "workflow/W/build"),
+        ("agent", {"workflow": "W", "agent": "A"}, "agent/A/default"),
+        ("isolated", {"workflow": "W", "agent": "A"}, "agent/A/default"),
+        # no workflow: there is nobody to share with, whatever the author wrote
+        (None, {"agent": "A"}, "agent/A/default"),
+        ("workflow", {"agent": "A"}, "agent/A/default"),
+        ("default", {"agent": "A"}, "agent/A/default"),
+        ("isolated", {"agent": "A"}, "agent/A/default"),
+        ("build", {"agent": "A"}, "agent/A/build"),
+        (None, {}, "private"),
+        ("workflow", {}, "private"),
+        ("default", {}, "private"),
+        ("isolated", {}, "private"),
+        ("build", {}, "custom/build/default"),
+    ],
+)
+async def test_whose_session_it_is(session: str | None, ids: dict[str, str], key: str) -> None:
+    context = ExecutionContext(workflow_run_id=ids.get("workflow"), agent_run_id=ids.get("agent"))
+    async with await aio.toolset(SandboxConfig(mode="code", session=session), context=context) as tools:
+        opened = await tools.call("sandbox_open")
+        await tools.call("sandbox_close")
+    assert opened["session_id"] == key or (key == "private" and opened["session_id"].startswith("private/")), opened
+
+
+async def test_an_isolated_session_in_a_workflow_needs_an_agent() -> None:
+    context = ExecutionContext(workflow_run_id="W")
+    async with await aio.toolset(SandboxConfig(mode="code", session="isolated"), context=context) as tools:
+        refused = await tools.call("sandbox_open")
+    assert (refused["ok"], refused["error_code"]) == (False, "invalid_request")
+
+
 async def test_another_session_of_the_workflow(code: Toolset) -> None:
     default = await code.call("sandbox_open")
     other = await code.call("sandbox_open", {"session_key": "scratch"})

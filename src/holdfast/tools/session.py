@@ -30,6 +30,7 @@ _READ_BYTES = 64 << 10
 _CHUNK = {"seq": _INTEGER, "stream": _STRING, "text": _STRING}
 _ENTRY = {"path": _STRING, "type": _STRING, "size": _INTEGER, "mode": _STRING, "mtime_unix": _INTEGER}
 _KINDS = {FileKind.DIRECTORY: "dir"}
+_USUAL = (None, "workflow", "default", "agent", "isolated")
 _NOBODY = {"workflow": None, "agent": None, "session": None}
 
 
@@ -143,7 +144,7 @@ class CodeTools:
     def _key(self, name: str | None) -> dict[str, str | None]:
         context, asked = self._offer.context, name or self._offer.config.session
         agent = context.agent_run_id or context.agent_name
-        if asked is None and not context.workflow_run_id:
+        if asked in _USUAL and not context.workflow_run_id:
             asked = "agent" if agent else None  # without a workflow there is nobody to share with
         return {"workflow": context.workflow_run_id, "agent": agent, "session": asked}
 

@@ -130,7 +130,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture
-async def box(local: str, store: Store) -> AsyncIterator[aio.Session]:
+async def box(local: str, outside: Outside) -> AsyncIterator[aio.Session]:
     async with aio.open_session() as opened:
         yield opened
 

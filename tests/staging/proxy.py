@@ -22,7 +22,7 @@ class Proxy:
         self.stall_after: int | None = None
         """bytes in either direction after which nothing passes any more"""
         self.pause = 0.0
-        """seconds between two pieces of what the server says"""
+        """seconds for each 2048 bytes"""
         self.refuse = False
         """no new connections"""
         self.passed = 0
@@ -37,7 +37,7 @@ class Proxy:
                 async def up() -> None:
                     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
                         while True:
-                            piece = await client.receive()
+                            piece = await client.receive(2048 if self.pause else 65536)
                             await self._gate(len(piece))
                             await server.send(piece)
                             if self.cut_after is not None and self.passed >= self.cut_after:
@@ -51,7 +51,6 @@ class Proxy:
                         while True:
                             piece = await server.receive(2048 if self.pause else 65536)
                             await self._gate(len(piece))
-                            await anyio.sleep(self.pause)
                             await client.send(piece)
                     tasks.cancel_scope.cancel()
 
@@ -62,6 +61,7 @@ class Proxy:
         self.passed += size
         if self.stall_after is not None and self.passed >= self.stall_after:
             await anyio.sleep_forever()
+        await anyio.sleep(self.pause)
 
 
 @asynccontextmanager

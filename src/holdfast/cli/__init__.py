@@ -23,6 +23,9 @@ _COMMANDS = (
     "cp",
     "ls",
     "rm",
+    "stage",
+    "publish",
+    "files",
     "close",
     "ps",
     "doctor",
@@ -55,11 +58,20 @@ class LazyGroup(click.Group):
     "HOLDFAST_SESSION. Exit status: the program's own; 124 timeout; 125 holdfast failed; 2 wrong usage.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="holdfast")
+@click.option(
+    "--otel",
+    type=click.Choice(("console", "otlp")),
+    help="Show spans, metrics and log events on stderr, or send them by OTLP, as OTEL_EXPORTER_OTLP_* say.",
+)
 @click.pass_context
-def group(ctx: click.Context) -> None:
+def group(ctx: click.Context, otel: str | None) -> None:
     """A safe place for LLM agents to run code."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    if otel or any(name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):
+        from ._otel import set_up
+
+        set_up(ctx, otel, os.environ)
 
 
 def main() -> NoReturn:

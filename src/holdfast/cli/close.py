@@ -27,18 +27,19 @@ def command(key: Key, everything: bool) -> int:
     async def work() -> int:
         from .. import aio
         from ..code.keys import resolve
+        from ..config import settings
         from ..engines import engine
 
         if everything:
             click.echo(f"closed {await aio.end_workflow(str(key.workflow), engine=key.engine)}")
             return 0
         wanted = resolve(key.workflow, key.agent, key.session)
-        # By the engine alone: a session whose guest does not answer must be closable too.
+        # Not opened first: a session whose guest does not answer must be closable too.
         found = [record for known, record in await aio.list_sessions(key.engine) if known == wanted]
         if not found:
             raise errors.SessionNotFound(f"there is no session {wanted}; `holdfast ps` lists them")
         for record in found:
-            await engine(record.engine).destroy(record)
+            await aio.Session(wanted, engine(record.engine), record, False, False, settings()).close()
             click.echo(f"closed {wanted}")
         return 0
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"holdfast/guest/internal/confine"
+	"holdfast/guest/internal/fence"
 	"holdfast/guest/internal/job"
 	"holdfast/guest/internal/launch"
 	"holdfast/guest/internal/proc"
@@ -25,6 +26,7 @@ guest replay CONFIG      answer a host that has said all in advance, in a file, 
 guest job FOLDER         do the run that spec.json in a folder describes, and leave its result there in files
 guest dial SOCKET        join stdin and stdout to a serving guest
 guest launch PLAN        on the host: make what a sandbox of the engine local needs, then become bubblewrap
+guest fence PLAN         in a sandbox's network, before it has tenants: close what they may not reach
 CONFIG is the JSON of GuestConfig in protocol.py, or "-": then it is the first frame on stdin, and whatever follows
 there is a host that is served too.
 `
@@ -53,6 +55,9 @@ func run(command, argument string) error {
 	}
 	if command == "launch" {
 		return launch.Launch(argument)
+	}
+	if command == "fence" {
+		return fence.Fence(argument)
 	}
 	var task *job.Job
 	var config wire.GuestConfig

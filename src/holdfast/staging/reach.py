@@ -27,7 +27,7 @@ class Place:
     key: str
 
     def holds(self, other: Place) -> bool:
-        return self.bucket == other.bucket and (self.key == _ALL or other.key.startswith(self.key))
+        return self.bucket in (other.bucket, _ALL) and (self.key == _ALL or other.key.startswith(self.key))
 
     def shown(self, usual: str) -> str:
         return self.key if self.bucket == usual else f"{self.bucket}:{self.key}"
@@ -121,7 +121,7 @@ def reach(settings: Settings, workflow: str | None = None, agent: str | None = N
 
 def everything(settings: Settings, own: str = "") -> Reach:
     """What the person at the command line may reach; `own` is where keys begin that are not whole."""
-    anywhere = (Place(settings.staging_bucket, _ALL), *_grants(settings, settings.staging_read))
+    anywhere = (Place(_ALL, _ALL),)
     return Reach(bucket=settings.staging_bucket, own=own, base=settings.staging_prefix, read=anywhere, write=anywhere)
 
 

@@ -6,12 +6,14 @@ import inspect
 import json
 import random
 import re
+import urllib.request
 
 import pytest
 
 import holdfast
 from holdfast import EndCause, aio, errors
 from holdfast.engines.dagger.engine import DaggerEngine
+from tests.testbed import require
 
 from .conftest import elsewhere
 
@@ -59,6 +61,29 @@ async def test_an_image_that_is_not_allowed_or_not_there(dagger: DaggerEngine, m
     with pytest.raises(errors.ImageNotFound, match="nosuch"):
         await aio.run("1", image="nosuch:1")
     assert (await aio.run("print(1)", image="python:3.11-slim")).stdout == "1\n"
+
+
+def digest_of(image: str) -> str:
+    name, _, tag = image.partition(":")
+    request = urllib.request.Request(
+        f"http://{require('registry')['address']}/v2/library/{name}/manifests/{tag}",
+        headers={"Accept": "application/vnd.docker.distribution.manifest.v2+json"},
+        method="HEAD",
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return str(answer.headers["Docker-Content-Digest"])
+
+
+async def test_an_image_by_digest(dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest, nobodys = digest_of("python:3.11-slim"), f"sha256:{'a' * 64}"
+    monkeypatch.setenv("STATION_SANDBOX_ALLOWED_IMAGES", f"python:3.11-slim@{digest},node:20-slim@{nobodys}")
+    for image in (f"python@{digest}", "python:3.11-slim"):
+        assert (await aio.run("print(1)", image=image)).stdout == "1\n"
+    with pytest.raises(errors.ImageNotAllowed):
+        await aio.run("1", image=f"python@{nobodys}")
+    # The tag is there, and has another content than the rule names: that content is what is asked for.
+    with pytest.raises(errors.ImageNotFound, match=f"node@{nobodys}"):
+        await aio.run("1", runtime="node", image="node:20-slim")
 
 
 async def test_a_run_always_runs_again(dagger: DaggerEngine) -> None:

@@ -107,6 +107,16 @@ async def test_image_must_be_allowed_and_there(daemon: Any, monkeypatch: pytest.
     assert (await aio.run("print(1)", engine="docker", image="docker.io/library/python:3.11-slim")).stdout == "1\n"
 
 
+async def test_another_image_does_not_change_a_session_and_that_is_said(daemon: Any) -> None:
+    workflow = secrets.token_hex(8)
+    async with aio.open_session(engine="docker", workflow=workflow, image="python:3.11-slim") as first:
+        for image, changed in (("ubuntu:22.04", True), ("python:3.11-slim", False)):
+            async with aio.open_session(engine="docker", workflow=workflow, image=image) as again:
+                assert (again.created, again.changed) == (False, changed)
+                assert again.effective.image == "python:3.11-slim", "it is shown as it is"
+        await first.close()
+
+
 async def test_image_without_a_shell_has_files_and_execs(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = require("images")["empty"]
     monkeypatch.setenv("STATION_SANDBOX_ALLOWED_IMAGES", empty)

@@ -15,7 +15,8 @@ from ...results import ExecResult
 # Another kind than a file may never end, or never begin.
 _READ = 'if [ -e "$1" ] && [ ! -f "$1" ] && [ ! -d "$1" ]; then echo "not a file" >&2; exit 1; fi; exec cat -- "$1"'
 _WRITE = 'mkdir -p -- "${1%/*}/" && cat > "$1"'
-_ENGLISH = {"LC_ALL": "C"}
+_PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+"""none of the programs that an agent put into its PATH; and errors in English"""
 _SAID: dict[str, type[errors.SandboxError]] = {
     "No such file or directory": errors.SandboxFileNotFound,
     "Is a directory": errors.SandboxIsADirectory,
@@ -31,16 +32,16 @@ _SAID: dict[str, type[errors.SandboxError]] = {
 }
 
 
-async def read(session: Session, path: str, *, max_bytes: int) -> bytes:
-    """The contents of a file.
+async def read(session: Session, path: str, *, max_bytes: int, user: str | None = None) -> bytes:
+    """The contents of a file; as a user of the sandbox, where one is named.
 
     Raises:
         FileError: says what is in the way; FileTooLarge: it has more than `max_bytes`.
     """
-    inside = _inside(session, path)
+    inside = _inside(session, path, user)
     too_large = errors.FileTooLarge(f"{errors.printable(path)[:200]} has more than {max_bytes} bytes")
     if inside is not None:
-        data, truncated, _ = await (await session.guest()).read_file(inside, max_bytes=max_bytes)
+        data, truncated, _ = await session.read_part(inside, max_bytes=max_bytes)
         if truncated:
             raise too_large
         return data
@@ -52,30 +53,30 @@ async def read(session: Session, path: str, *, max_bytes: int) -> bytes:
             if len(got) > max_bytes:
                 raise too_large
 
-    _require(path, await session.exec(["sh", "-c", _READ, "sh", path], env=_ENGLISH, on_output=take))
+    _require(path, await session.exec(["sh", "-c", _READ, "sh", path], env=_PLAIN, user=user, on_output=take))
     return bytes(got)
 
 
-async def write(session: Session, path: str, content: bytes) -> None:
-    """Write a file; missing folders are made, and an old file is replaced.
+async def write(session: Session, path: str, content: bytes, *, user: str | None = None) -> None:
+    """Write a file; missing folders are made, and an old file is replaced. As a user, where one is named.
 
     Raises:
         FileError: says what is in the way.
     """
-    inside = _inside(session, path)
+    inside = _inside(session, path, user)
     if inside is not None:
         await session.write(inside, content)
     else:
-        _require(path, await session.exec(["sh", "-c", _WRITE, "sh", path], env=_ENGLISH, stdin=content))
+        _require(path, await session.exec(["sh", "-c", _WRITE, "sh", path], env=_PLAIN, user=user, stdin=content))
 
 
-def _inside(session: Session, path: str) -> str | None:
-    """The path relative to the workspace, if it is in there."""
+def _inside(session: Session, path: str, user: str | None) -> str | None:
+    """The path relative to the workspace, if it is in there and the guest may do what was asked for."""
     if not path.startswith("/"):
         raise errors.PathNotAllowed(f"{errors.printable(path)[:200]} is not an absolute path")
     workspace = session.effective.workspace
     normal = posixpath.normpath(path)
-    return posixpath.relpath(normal, workspace) if normal.startswith(f"{workspace}/") else None
+    return posixpath.relpath(normal, workspace) if not user and normal.startswith(f"{workspace}/") else None
 
 
 def _require(path: str, ended: ExecResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -20,6 +21,7 @@ from holdfast.abc import Capability
 from holdfast.engines import installed
 from holdfast.engines.docker import daemon as calls
 from holdfast.engines.docker import engine as module
+from holdfast.engines.docker.address import Address
 from holdfast.engines.docker.engine import DockerEngine
 from tests import certificates
 from tests.testbed import require
@@ -146,6 +148,21 @@ async def test_a_daemon_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Mo
         assert not status.available
         assert words in status.reason, status.reason
         assert status.fix
+
+
+async def test_the_kernel_gives_up_before_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that does not answer: to Python that is a TimeoutError too, and a pull has no deadline of its own."""
+
+    async def silence(_: Address) -> anyio.abc.ByteStream:
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    monkeypatch.setattr(Address, "connect", silence)
+    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
+    daemon = calls.Daemon()
+    with pytest.raises(errors.EngineUnavailable, match="192.0.2.1.*timed out"):
+        await daemon.call("answer", "GET", "/info")
+    with pytest.raises(errors.EngineUnavailable, match="192.0.2.1.*timed out"):
+        await daemon.follow("pull", "POST", "/images/create", {}, {}, lambda _: None)
 
 
 async def test_auto_takes_docker_where_it_answers_and_local_where_not(

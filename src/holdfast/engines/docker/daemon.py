@@ -126,7 +126,9 @@ class Daemon:
                     raise Refused(answer.status, _said(answer.status, await answer.body(_MAX_BODY_BYTES)))
                 yield answer
                 keep = hijacks
-        except TimeoutError:
+        except TimeoutError as error:
+            if error.errno is not None:  # not our deadline: the kernel's, for a machine that does not answer
+                raise _unreachable(where, error) from error
             raise errors.EngineUnavailable(
                 f"the Docker daemon did not {what} within {deadline:.0f} s; is it overloaded or stopped?"
             ) from None

@@ -159,9 +159,9 @@ async def test_the_kernel_gives_up_before_we_do(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Address, "connect", silence)
     monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
     daemon = calls.Daemon()
-    with pytest.raises(errors.EngineUnavailable, match="192.0.2.1.*timed out"):
+    with pytest.raises(errors.EngineUnavailable, match=r"192\.0\.2\.1.*timed out"):
         await daemon.call("answer", "GET", "/info")
-    with pytest.raises(errors.EngineUnavailable, match="192.0.2.1.*timed out"):
+    with pytest.raises(errors.EngineUnavailable, match=r"192\.0\.2\.1.*timed out"):
         await daemon.follow("pull", "POST", "/images/create", {}, {}, lambda _: None)
 
 

@@ -56,8 +56,9 @@ def explain(error: ErrorDetails) -> str:  # noqa: PLR0912  a table
         case "float_type":
             return f"must be a number, not {shown(value)}{_unquoted(value)}"
         case "string_type":
-            quoted = f"; put it in quotes: {json.dumps(str(value))}" if isinstance(value, int | float) else ""
-            return f"must be text, not {shown(value)}{'' if isinstance(value, bool) else quoted}"
+            short_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64
+            quoted = f"; put it in quotes: {json.dumps(str(value))}" if short_number else ""
+            return f"must be text, not {shown(value)}{quoted}"
         case "literal_error":
             choices = str(about["expected"]).replace("'", "")
             hint = suggestion(value, choices.replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""

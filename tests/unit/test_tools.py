@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import holdfast
 from holdfast import ExecutionContext, Toolset, aio, errors
-from holdfast.config import SandboxConfig
+from holdfast.config import SandboxConfig, SandboxLimits
 from holdfast.engines.fake import FakeCall, FakeEngine
 from holdfast.tools.adapters import anthropic, openai
 
@@ -47,6 +48,25 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
         @engine.program("flood")
         def flood(call: FakeCall) -> None:
             call.stdout.write(b"a" * 6000 + b"z" * 6000)
+
+        @engine.program("umlauts")
+        def umlauts(call: FakeCall) -> None:
+            call.stdout.write("ü" * 6000)
+
+        @engine.program("halves")
+        async def halves(call: FakeCall) -> None:
+            for piece in (b"a\xc3", b"\xbc hunter2-", b"hunter2."):
+                call.stdout.write(piece)
+                await call.sleep(0.05)
+
+        @engine.program("deluge")
+        def deluge(call: FakeCall) -> None:
+            call.stdout.write(b"d" * 400_000)
+
+        @engine.program("litter")
+        def litter(call: FakeCall) -> None:
+            for number in range(400):
+                call.files.write(f"{number:04}{'n' * 246}", b"")
 
         @engine.program("slow")
         async def slow(call: FakeCall) -> None:
@@ -183,6 +203,44 @@ async def test_a_timeout_above_the_operators_is_cut(tmp_path: Path, monkeypatch:
     assert result["limits"]["timeout_seconds"] == 60
 
 
+async def test_what_was_cut_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATION_SANDBOX_MAX_STDOUT_BYTES", "1000")
+    monkeypatch.setenv("HOLDFAST_MAX_TIMEOUT_SECONDS", "60")
+    asked = "timeout_seconds: 600, max_stdout_bytes: 5000, limits: {memory_mb: 99999}"
+    (tool,) = await aio.toolset(prompt(tmp_path, f"sandbox: {{runtime: python, {asked}}}"))
+    result = await tool.call({"code": "1"})
+    cut = {name: (row["asked"], row["allowed"], row["effective"]) for name, row in result["limits"]["clamped"].items()}
+    assert cut == {
+        "timeout_seconds": (600, 60, 60),
+        "max_stdout_bytes": (5000, 1000, 1000),
+        "memory_mb": (99999, 8192, 8192),
+    }
+    assert (
+        "clamped" not in (await (await aio.toolset(SandboxConfig(runtime="python")))[0].call({"code": "1"}))["limits"]
+    )
+    config = SandboxConfig(mode="code", limits=SandboxLimits(memory_mb=99999))
+    async with await aio.toolset(config) as tools:
+        opened = await tools.call("sandbox_open")
+        assert opened["limits"]["clamped"]["memory_mb"]["effective"] == opened["limits"]["memory_mb"] == 8192
+        run = await tools.call("sandbox_exec", {"cmd": ["python3"], "timeout_seconds": 600})
+        assert (run["limits"]["timeout_seconds"], run["limits"]["clamped"]["timeout_seconds"]["asked"]) == (60, 600)
+        run = await tools.call("sandbox_exec", {"cmd": ["python3"], "timeout_seconds": 6})
+        assert run["limits"] == {"timeout_seconds": 6, "max_stdout_bytes": 1000, "max_stderr_bytes": 200_000}
+
+
+async def test_engine_and_limits_are_told_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_MAX_TIMEOUT_SECONDS", "60")
+    monkeypatch.setenv("STATION_SANDBOX_MAX_STDOUT_BYTES", "1000")
+    limits = SandboxLimits(memory_mb=64, workspace_mb=5)
+    configs = SandboxConfig(runtime="python", limits=limits), SandboxConfig(mode="code", limits=limits)
+    for config, name in zip(configs, ("sandbox_run", "sandbox_open"), strict=True):
+        told = (await aio.toolset(config))[name].description
+        for part in ("engine fake", "no network", "60 s by default, 60 s at most", "64 MB memory", "5 MB disk"):
+            assert part in told, (name, part)
+    assert "1000 bytes" in (await aio.toolset(SandboxConfig(mode="code")))["sandbox_exec"].description
+    assert "1000 bytes" in (await aio.toolset(SandboxConfig(runtime="python")))["sandbox_run"].description
+
+
 # --- arguments that are wrong
 
 
@@ -210,6 +268,39 @@ async def test_a_wrong_call_is_answered_and_can_be_mended(tmp_path: Path, argume
     assert result["hint"]
 
 
+DEEP: list[Any] = []
+for _ in range(3000):
+    DEEP = [DEEP]
+ODD: list[Any] = [
+    *(None, True, 0, -1, 2**63, 10**5000, 1.5, math.nan, math.inf, -math.inf),
+    *("", "\0", "a\0b", "\ud800", "x" * 100_000, "../x", "/etc/passwd", "=", "💥"),
+    *(DEEP, {}, {"\ud800": "\ud800"}, {"a": {"b": 1}}, {1: 2}, {"": ""}, {"A=B": "x"}, {"K": "\0"}, {"x" * 100_000: 1}),
+    *([None], ["\ud800"], [""], ["a\0"], [["a"] * 1000] * 1000, b"\xff", object(), {1, 2}),
+]
+NEEDED = {"code": "1", "path": "p", "exec_id": "x1", "cmd": ["python3"], "contents": "c"}
+
+
+@pytest.mark.parametrize("mode", ["compute", "code"])
+async def test_no_arguments_are_more_than_a_refusal(mode: Any) -> None:
+    """Whatever a model or its framework sends, it gets back a result that is bounded and can be sent anywhere."""
+    async with await aio.toolset(SandboxConfig(mode=mode, runtime="python")) as tools:
+        for tool in tools:
+            names = [*tool.input.model_fields, *tool.input.other_names]
+            good = {name: value for name, value in NEEDED.items() if name in names}
+            calls: list[Any] = [{**good, name: value} for name in names for value in ODD]
+            calls += [value for value in ODD if value is not None]
+            calls += [{**good, key: 1} for key in (1, None, "x" * 100_000, "\ud800", "\0", (1, 2))]
+            for arguments in calls:
+                result = await tool.call(arguments)
+                told = json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
+                assert len(told) < 300_000
+                assert len(result.get("error", "")) < 5000
+        for name in (*ODD, "sandbox"):
+            result = await tools.call(name)
+            assert (result["ok"], result["error_code"]) == (False, "invalid_request")
+            assert len(json.dumps(result, ensure_ascii=False).encode()) < 1000
+
+
 async def test_a_tool_that_does_not_exist(code: Toolset) -> None:
     result = await code.call("sandbox_rum", {})
     assert (result["ok"], result["error_code"]) == (False, "invalid_request")
@@ -217,6 +308,75 @@ async def test_a_tool_that_does_not_exist(code: Toolset) -> None:
 
 
 # --- code mode: seeds/001 and seeds/002, section 4.2
+
+PRD: dict[str, tuple[set[str], set[str]]] = {
+    "sandbox_open": ({"session_key"}, {"sandbox_id", "image", "workdir", "created"}),
+    "sandbox_exec": (
+        {"sandbox_id", "cmd", "cwd", "env", "timeout_seconds", "stream"},
+        {"exec_id", "exit_code", "stdout", "stderr", "status"},
+    ),
+    "sandbox_exec_read": ({"sandbox_id", "exec_id", "since_seq", "max_chunks"}, {"chunks", "done"}),
+    "sandbox_exec_wait": ({"sandbox_id", "exec_id", "timeout_seconds"}, {"done", "exit_code"}),
+    "sandbox_fs_write": (
+        {"sandbox_id", "path", "contents", "contents_b64", "mode", "overwrite"},
+        {"ok", "path"},
+    ),
+    "sandbox_fs_read": (
+        {"sandbox_id", "path", "max_bytes"},
+        {"contents", "contents_b64", "truncated", "size_bytes"},
+    ),
+    "sandbox_fs_list": ({"sandbox_id", "path", "recursive"}, {"entries"}),
+    "sandbox_fs_delete": ({"sandbox_id", "path", "recursive"}, {"ok", "deleted"}),
+    "sandbox_close": ({"sandbox_id", "delete_workspace"}, {"ok"}),
+}
+OVERVIEW: dict[str, tuple[set[str], set[str]]] = {
+    "sandbox_open": ({"image"}, {"session_id", "image", "workdir", "status"}),
+    "sandbox_exec": (
+        {"command", "timeout_seconds", "workdir"},
+        {"exit_code", "stdout", "stderr", "duration_ms"},
+    ),
+    "sandbox_fs_write": ({"path", "content", "encoding"}, {"path", "size_bytes"}),
+    "sandbox_fs_read": ({"path", "encoding"}, {"path", "size_bytes"}),
+    "sandbox_fs_list": ({"path", "recursive"}, {"entries"}),
+    "sandbox_fs_delete": ({"path", "recursive"}, {"deleted", "path"}),
+    "sandbox_close": (set(), {"closed", "session_id"}),
+}
+
+
+@pytest.mark.parametrize("document", [PRD, OVERVIEW], ids=["PRD", "overview"])
+async def test_the_fields_of_the_nine_tools_are_those_of_the_seeds(
+    code: Toolset, document: dict[str, tuple[set[str], set[str]]]
+) -> None:
+    for name, (inputs, outputs) in document.items():
+        tool = code[name]
+        assert inputs <= {*tool.input_schema["properties"], *tool.input.other_names}, name
+        assert outputs <= set(tool.output_schema["properties"]), name
+    listed = code["sandbox_fs_list"].output_schema["properties"]["entries"]["items"]["properties"]
+    assert {"path", "type", "size", "mode", "mtime_unix"} == set(listed)
+    chunk = code["sandbox_exec_read"].output_schema["properties"]["chunks"]["items"]["properties"]
+    assert {"seq", "stream", "text"} == set(chunk)
+
+
+async def test_the_overviews_names_are_taken_and_not_published(code: Toolset) -> None:
+    for name, other in (("sandbox_exec", "workdir"), ("sandbox_fs_write", "content")):
+        assert other not in code[name].input_schema["properties"]
+
+
+@pytest.mark.parametrize("session", [None, "default", "workflow", "isolated", "agent", "custom"])
+async def test_sessions_by_the_words_of_the_seeds(session: str | None) -> None:
+    """default or workflow: of the workflow; isolated or agent: the agent's own; any other word: a name within it."""
+    who = ExecutionContext(workflow_run_id="wf_s", agent_run_id="r_s")
+    async with await aio.toolset(SandboxConfig(mode="code", session=session), context=who) as tools:
+        opened = await tools.call("sandbox_open")
+        await tools.call("sandbox_close")
+    own = {"isolated": "agent/r_s/default", "agent": "agent/r_s/default", "custom": "workflow/wf_s/custom"}
+    assert opened["session_id"] == own.get(str(session), "workflow/wf_s/default")
+
+
+async def test_an_agent_without_a_workflow_has_a_session_of_its_own() -> None:
+    async with await aio.toolset(SandboxConfig(mode="code"), context=ExecutionContext(agent_run_id="r_t")) as tools:
+        assert (await tools.call("sandbox_open"))["session_id"] == "agent/r_t/default"
+        await tools.call("sandbox_close")
 
 
 async def test_open_is_idempotent(code: Toolset) -> None:
@@ -340,6 +500,54 @@ async def test_output_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
         result = await tools.call("sandbox_exec", {"cmd": ["flood"]})
     assert (result["truncated"], result["stdout_total_bytes"]) == (True, 12_000)
     assert result["stdout"] == "a" * 500 + "\n[...truncated at 1000 chars...]\n" + "z" * 500
+
+
+async def test_the_marker_counts_characters_and_the_rest_bytes() -> None:
+    config = SandboxConfig(mode="code", runtime="python", max_stdout_bytes=1001)
+    async with await aio.toolset(config) as tools:
+        result = await tools.call("sandbox_exec", {"cmd": ["umlauts"]})
+    head, marker, tail = result["stdout"].partition("\n[...truncated at 500 chars...]\n")
+    assert (len(head) + len(tail), bool(marker), set(head + tail)) == (500, True, {"ü"}), "and no half character"
+    assert result["stdout_total_bytes"] == 12_000
+
+
+async def test_what_is_read_while_it_is_written_has_no_half_characters_and_no_half_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "hunter2-hunter2")
+    monkeypatch.setenv("HOLDFAST_ALLOWED_SECRETS", "API_TOKEN")
+    async with await aio.toolset(SandboxConfig(mode="code", secrets=("API_TOKEN",))) as tools:
+        text = ""
+        read: dict[str, Any] = {"next_seq": 0, "done": False}
+        exec_id = (await tools.call("sandbox_exec", {"cmd": ["halves"], "stream": True}))["exec_id"]
+        while not read["done"]:
+            read = await tools.call("sandbox_exec_read", {"exec_id": exec_id, "since_seq": read["next_seq"]})
+            text += "".join(chunk["text"] for chunk in read["chunks"])
+    assert text == "aü ***."
+
+
+async def test_reads_and_lists_are_bounded(code: Toolset) -> None:
+    exec_id = (await code.call("sandbox_exec", {"cmd": ["deluge"], "stream": True}))["exec_id"]
+    await code.call("sandbox_exec_wait", {"exec_id": exec_id})
+    total = 0
+    read: dict[str, Any] = {"next_seq": 0, "done": False}
+    while not read["done"]:
+        read = await code.call("sandbox_exec_read", {"exec_id": exec_id, "since_seq": read["next_seq"]})
+        size = sum(len(chunk["text"]) for chunk in read["chunks"])
+        assert size <= 64 << 10
+        total += size
+    assert total > 150_000, "and all that is kept comes piece by piece"
+    await code.call("sandbox_exec", {"cmd": ["litter"]})
+    listed = await code.call("sandbox_fs_list")
+    assert listed["truncated"] is True
+    assert 200 < len(listed["entries"]) < 300
+    assert len(json.dumps(listed)) < 100_000
+    assert (await code.call("sandbox_fs_read", {"path": "a", "max_bytes": 5 << 20}))["error_code"] == "invalid_request"
+
+
+async def test_an_error_is_bounded(code: Toolset) -> None:
+    result = await code.call("sandbox_fs_read", {"path": "x/" * 50_000})
+    assert (result["ok"], len(result["error"]) < 5000) == (False, True)
 
 
 async def test_files_by_both_spellings(code: Toolset) -> None:

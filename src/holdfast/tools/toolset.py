@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import factory, frontmatter
+from .. import errors, factory, frontmatter
 from .. import secrets as secret_values
 from ..abc import Mode
 from ..config import SandboxConfig, settings
+from ..mistakes import shown
 from ..policy import Request, clamp
 from . import run
 from .adapters import load
 from .offer import ExecutionContext, Offer
 from .session import CodeTools
-from .tool import Result, Tool
+from .tool import Result, Tool, failure
 
 
 class Toolset(Sequence[Tool]):
@@ -43,15 +44,10 @@ class Toolset(Sequence[Tool]):
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> Result:
         """Call a tool by its name; a name that does not exist is a result too."""
-        try:
-            tool: Tool = self[name]
-        except KeyError:
-            known = ", ".join(tool.name for tool in self) or "none"
-            return {
-                "ok": False,
-                "error": f"there is no tool {name!r}; there are: {known}",
-                "error_code": "invalid_request",
-            }
+        tool = next((one for one in self if one.name == name), None)
+        if tool is None:
+            known = ", ".join(one.name for one in self) or "none"
+            return failure(errors.InvalidRequest(f"there is no such tool, {shown(name)}; there are: {known}"))
         return await tool.call(arguments)
 
     async def aclose(self) -> None:

@@ -63,12 +63,13 @@ class Link:
     # --- life
 
     async def open(self, settings: Settings) -> None:
-        from nats.aio.client import Client
         from nats.errors import Error
+
+        from .client import CarefulClient
 
         options = credentials.login(settings)
         context = credentials.tls(settings)
-        self._client = Client()
+        self._client = CarefulClient(context is not None)
         self._client._public_nkey = options.pop("public_nkey", None)  # what its own reading of a seed would set
         if "signature_cb" in options:
             self._client._auth_configured = True

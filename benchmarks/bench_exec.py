@@ -1,83 +1,64 @@
 """What does an exec in an open session cost, compared with starting the same program on the host?
 
 On Docker the same program means the image's: the host starts it by chroot into the container's root. What chroot itself
-costs is measured too, as `host: chroot true`, and counts for the baseline.
+costs is measured too, as `host: chroot`, and counts for the baseline.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-import anyio
-import anyio.to_thread
-from _measure import Row, Work, chosen_engine, in_turns, main, throughput
+from _floors import BUBBLEWRAP, HOST_PYTHON, TRUE, host, raw_container
+from _measure import Contest, Row, chosen_engines, main
+from _peers import peers
 
 from holdfast import aio
 
-# What the sandbox's programs have, so that both sides start the same thing.
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
-CONCURRENT, EACH = 8, 12
-TRUE = ["/usr/bin/true"]
-
-
-async def host(argv: list[str]) -> None:
-    subprocess.run(argv, env=ENVIRONMENT, check=True)  # blocking is what is measured
-
-
-async def together(work: Work) -> None:
-    """So many at once, each again and again."""
-
-    async def repeat() -> None:
-        for _ in range(EACH):
-            await work()
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(CONCURRENT):
-            tasks.start_soon(repeat)
-
-
-async def in_thread(argv: list[str]) -> None:
-    await anyio.to_thread.run_sync(partial(subprocess.run, argv, env=ENVIRONMENT, check=True))
+PASS = ["-c", "pass"]
 
 
 async def measure(rounds: int) -> list[Row]:
-    async with aio.open_session(engine=chosen_engine()) as box:
-        docker = _Docker(box) if chosen_engine() == "docker" else None
-        python = ["/usr/bin/python3" if docker else f"{sys.base_prefix}/bin/python3", "-c", "pass"]
-        same = [*(docker.chroot if docker else []), *python]
-        works: dict[str, Work] = {"host: true": lambda: host(TRUE), "exec: true": lambda: box.exec(TRUE)}
-        goals = {"exec: true": ("host: true", "1.5x"), "exec: python3 -c pass": ("host: python3 -c pass", "1.2x")}
-        if docker:
-            works["docker-py: exec true"] = docker.exec_true
-            works["host: chroot true"] = lambda: host([*docker.chroot, *TRUE])
-            goals["docker-py: exec true"] = ("exec: true", "at least 25x")
-        works["host: python3 -c pass"] = lambda: host(same)
-        works["exec: python3 -c pass"] = lambda: box.exec(python)
-        rows = await in_turns(works, rounds, goals)
-        many: dict[str, Work] = {
-            "host: 8 concurrent python3": lambda: together(lambda: in_thread(same)),
-            "exec: 8 concurrent python3": lambda: together(lambda: box.exec(python)),
-            "exec: 8 concurrent true": lambda: together(lambda: box.exec(TRUE)),
-        }
-        goal = {"exec: 8 concurrent python3": ("host: 8 concurrent python3", "at least 0.9x")}
-        return [*rows, *await throughput(many, CONCURRENT * EACH, max(3, rounds // 20), goal)]
+    true, python = Contest("exec true"), Contest("exec python3 -c pass")
+    async with AsyncExitStack() as stack:
+        true.floor("host", partial(host, TRUE))
+        python.floor("host", partial(host, [HOST_PYTHON, *PASS]))
+        if "local" in chosen_engines():
+            box = await stack.enter_async_context(aio.open_session(engine="local"))
+            true.floor("host: bwrap", partial(host, [*BUBBLEWRAP, *TRUE]))
+            python.floor("host: bwrap", partial(host, [*BUBBLEWRAP, HOST_PYTHON, *PASS]))
+            true.ours("holdfast, local", partial(box.exec, TRUE), "host", "1.5x")
+            python.ours("holdfast, local", partial(box.exec, [HOST_PYTHON, *PASS]), "host", "1.2x")
+        if "docker" in chosen_engines():
+            box = await stack.enter_async_context(aio.open_session(engine="docker"))
+            raw = stack.enter_context(raw_container())
+            chroot = ["/usr/sbin/chroot", f"/proc/{pid(box)}/root"]
+            image = ["/usr/bin/python3", *PASS]
+            true.floor("host: chroot", partial(host, [*chroot, *TRUE]))
+            python.floor("host: chroot", partial(host, [*chroot, *image]))
+            true.ours("holdfast, docker", partial(box.exec, TRUE), "Docker API: exec", "1/25")
+            python.ours("holdfast, docker", partial(box.exec, image), "host: chroot", "1.2x")
+            for contest, argv in ((true, TRUE), (python, image)):
+                contest.floor("Docker API: exec", partial(_raw, raw.exec, argv))
+        for peer in await stack.enter_async_context(peers("exec")):
+            for contest, argv in ((true, TRUE), (python, ["python3", *PASS])):
+                contest.peer(peer.name, partial(peer.time, "exec", argv=argv))
+        return [row for contest in (true, python) for row in await contest.in_turns(rounds)]
 
 
-class _Docker:
-    """The same container by other ways."""
+async def _raw(function: Any, *words: Any) -> None:
+    function(*words)
 
-    def __init__(self, box: aio.Session) -> None:
-        import docker
 
-        self._client: Any = docker.from_env()
-        self._container = self._client.containers.get(box.key.sandbox_name)
-        self.chroot = ["/usr/sbin/chroot", f"/proc/{self._container.attrs['State']['Pid']}/root"]
+def pid(box: aio.Session) -> int:
+    """Of the container's first process, as the host sees it."""
+    import docker
 
-    async def exec_true(self) -> None:
-        assert self._container.exec_run(TRUE).exit_code == 0
+    client: Any = docker.from_env()
+    found: int = client.containers.get(box.key.sandbox_name).attrs["State"]["Pid"]
+    client.close()
+    return found
 
 
 if __name__ == "__main__":

@@ -1,78 +1,121 @@
-"""What does it cost to move files in and out of an open session?"""
+"""What does it cost to move a file into an open session, and out of it, from 1 KB to 1 GB?
+
+Small files go as bytes in memory, as agents' tools send them; from 16 MB on they go from a file to a file, where the
+peers that take bytes only are not measured.
+"""
 
 from __future__ import annotations
 
 import io
 import tarfile
 import tempfile
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from _measure import Row, Work, chosen_engine, in_turns, main
+from _floors import RawContainer, raw_container
+from _measure import Contest, Row, chosen_engines, main, quick
+from _peers import peers
 
-from holdfast import aio
+from holdfast import Limits, aio
 
-SMALL, LARGE = b"x" * 1024, b"x" * (1 << 20)
-HUGE = 100 << 20
+KB, MB = 1 << 10, 1 << 20
+SMALL = (KB, 32 * KB, MB)
+LARGE = (16 * MB, 128 * MB, 1024 * MB)
+LIMITS = Limits(workspace_mb=2200, max_file_size_bytes=1100 * MB)
 
 
 async def measure(rounds: int) -> list[Row]:
-    async with aio.open_session(engine=chosen_engine()) as box:
-        rows = await in_turns(
-            {
-                "write 1 KB": lambda: box.write("small", SMALL),
-                "read 1 KB": lambda: box.read("small"),
-                "write 1 MB": lambda: box.write("large", LARGE),
-                "read 1 MB": lambda: box.read("large"),
-            },
-            rounds,
-        )
-        for row in rows[2:]:
-            row.goal = "3 ms"
-        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-            return [*rows, *await _huge(box, Path(folder), max(3, rounds // 10))]
-
-
-async def _huge(box: aio.Session, folder: Path, rounds: int) -> list[Row]:
-    source, target = folder / "in", folder / "out"
-    source.write_bytes(b"x" * HUGE)
-    works: dict[str, Work] = {
-        "upload 100 MB": lambda: box.upload(source, "huge"),
-        "download 100 MB": lambda: box.download("huge", target),
-    }
-    goals: dict[str, tuple[str, str]] = {}
-    if chosen_engine() == "docker":
-        archive = _Archive(box, source, folder / "by-archive")
-        works = {"put_archive 100 MB": archive.put, "get_archive 100 MB": archive.get, **works}
-        goals = {
-            "upload 100 MB": ("put_archive 100 MB", "1.2x"),
-            "download 100 MB": ("get_archive 100 MB", "1.2x"),
+    rows: list[Row] = []
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        boxes = {
+            engine: await stack.enter_async_context(aio.open_session(engine=engine, limits=LIMITS))
+            for engine in chosen_engines()
         }
-    return await in_turns(works, rounds, goals)
+        raw = stack.enter_context(raw_container()) if "docker" in boxes else None
+        found = [peer for peer in await stack.enter_async_context(peers("write", "read"))]
+        for size in SMALL:
+            into, out = Contest("write", size), Contest("read", size)
+            content = b"x" * size
+            into.floor("host: a plain file", partial(_write, folder / "plain", content))
+            out.floor("host: a plain file", partial(_read, folder / "plain"))
+            for engine, box in boxes.items():
+                into.ours(f"holdfast, {engine}", partial(box.write, "file", content))
+                out.ours(f"holdfast, {engine}", partial(box.read, "file"))
+            if raw:
+                into.floor("Docker API: archive", partial(_put_bytes, raw, content))
+                out.floor("Docker API: archive", partial(_get, raw))
+            for peer in found:
+                into.peer(peer.name, partial(peer.time, "write", name="file", size=size))
+                out.peer(peer.name, partial(peer.time, "read", name="file", size=size))
+            for contest in (into, out):
+                rows += await contest.in_turns(rounds, 12)
+        for size in LARGE[:1] if quick() else LARGE:
+            rows += await _large(boxes, raw, folder, size, max(3, rounds // 8))
+    return rows
 
 
-class _Archive:
-    """The same by the archive API, from a file and to a file, onto the container's root: it does not see a tmpfs."""
+async def _large(boxes: dict[str, aio.Session], raw: RawContainer | None, folder: Path, size: int, rounds: int) -> list[Row]:
+    source, target = folder / "in", folder / "out"
+    with source.open("wb") as file:
+        for _ in range(size // MB):
+            file.write(b"x" * MB)
+    into, out = Contest("write", size), Contest("read", size)
+    into.floor("host: a plain file", partial(_copy, source, target))
+    for engine, box in boxes.items():
+        base = "Docker API: archive" if engine == "docker" else "host: a plain file"
+        goal = "1.2x" if engine == "docker" else ""
+        into.ours(f"holdfast, {engine}", partial(box.upload, source, "huge"), base, goal)
+        out.ours(f"holdfast, {engine}", partial(box.download, "huge", target), base if raw else "", goal)
+    if raw:
+        into.floor("Docker API: archive", partial(_put_file, raw, source))
+        out.floor("Docker API: archive", partial(_get_file, raw, target))
+    return [row for contest in (into, out) for row in await contest.in_turns(rounds, 20)]
 
-    def __init__(self, box: aio.Session, source: Path, target: Path) -> None:
-        import docker
 
-        client: Any = docker.from_env()
-        self._container = client.containers.get(box.key.sandbox_name)
-        self._source, self._target = source, target
+async def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
-    async def put(self) -> None:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            tar.add(self._source, "huge")
-        self._container.put_archive("/root", buffer.getvalue())
 
-    async def get(self) -> None:
-        stream, _ = self._container.get_archive("/root/huge")
-        with self._target.open("wb") as file:
-            for piece in stream:
-                file.write(piece)
+async def _read(path: Path) -> None:
+    path.read_bytes()
+
+
+async def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while piece := reader.read(MB):
+            writer.write(piece)
+
+
+async def _put_bytes(raw: RawContainer, content: bytes) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo("file")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    raw.put("file", buffer.getvalue())
+
+
+async def _get(raw: RawContainer) -> None:
+    raw.get("file")
+
+
+async def _put_file(raw: RawContainer, source: Path) -> None:
+    """Onto the container's root: the archive API does not see a tmpfs."""
+    with tempfile.TemporaryFile(dir="/var/tmp") as spool:
+        with tarfile.open(fileobj=spool, mode="w") as tar:
+            tar.add(source, "huge")
+        spool.seek(0)
+        assert raw.api.put_archive(raw.container.id, "/root", spool)
+
+
+async def _get_file(raw: RawContainer, target: Path) -> None:
+    stream, _ = raw.api.get_archive(raw.container.id, "/root/huge")
+    with target.open("wb") as file:
+        for piece in stream:
+            file.write(piece)
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", measure, rounds=60, engines=("local", "docker"))
+    main((__doc__ or "").splitlines()[0], measure, rounds=40, engines=("local", "docker"))

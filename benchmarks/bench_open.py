@@ -1,4 +1,8 @@
-"""What does it cost to open a session, and to find one that is there from a new process?"""
+"""How long is it from opening a session to the first output of a program in it?
+
+Cold: there was none. Resumed: another session object of this process. Second process: from the start of a new Python,
+whose own start is the floor.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ import secrets
 import subprocess
 import sys
 import time
-from typing import Any
+from contextlib import AsyncExitStack
+from functools import partial
 
-from _measure import Row, Work, chosen_engine, in_turns, main, rows_with_goals
+from _floors import HOST_PYTHON, RawContainer, host
+from _measure import Contest, Row, Took, chosen_engines, main
+from _peers import Driver, peers
 
 from holdfast import aio
 
@@ -16,78 +23,85 @@ PRINT = ["python3", "-c", "print(1)"]
 ATTACH = """
 import sys, holdfast
 with holdfast.open_session(workflow=sys.argv[1], engine=sys.argv[2], create=False) as box:
-    assert box.exec(["true"]).ok
+    assert box.exec(["python3", "-c", "print(1)"]).stdout == "1\\n"
 """
 
 
 async def measure(rounds: int) -> list[Row]:
-    return [*await _open(rounds), *await _attach(rounds)]
+    return [*await _cold(rounds), *await _again(rounds)]
 
 
-async def _open(rounds: int) -> list[Row]:
-    """Until the first `print(1)`; how it is removed is not part of it."""
-    docker = _Docker() if chosen_engine() == "docker" else None
-    goals = {"open to print(1)": ("docker-py: create, start, exec", "1.0x")} if docker else None
-    names = [*(["docker-py: create, start, exec"] if docker else []), "open to print(1)"]
-    rows = rows_with_goals(names, "ms", goals)
-    for number in range(rounds + 2):
-        kept = number >= 2  # the first ones load what is loaded once
-        if docker:
-            started = time.perf_counter()
-            container = docker.create()
-            if kept:
-                rows["docker-py: create, start, exec"].samples.append((time.perf_counter() - started) * 1000)
-            container.remove(force=True, v=True)
-        started = time.perf_counter()
-        async with aio.open_session(engine=chosen_engine()) as box:
-            assert (await box.exec(PRINT)).stdout == "1\n"
-            if kept:
-                rows["open to print(1)"].samples.append((time.perf_counter() - started) * 1000)
-    return list(rows.values())
+async def _cold(rounds: int) -> list[Row]:
+    """How it is removed is not part of it."""
+    contest = Contest("cold: open, print(1)")
+    if "local" in chosen_engines():
+        contest.ours("holdfast, local", partial(_open, "local"))
+    if "docker" in chosen_engines():
+        contest.floor("Docker API: create, start, exec", _raw)
+        contest.ours("holdfast, docker", partial(_open, "docker"), "Docker API: create, start, exec", "1.0x")
+    async with peers("open", "python", opened=False) as found:
+        for peer in found:
+            contest.peer(peer.name, partial(_first, peer))
+        return await contest.in_turns(rounds, 60)
 
 
-async def _attach(rounds: int) -> list[Row]:
-    workflow = secrets.token_hex(8)
-    async with aio.open_session(engine=chosen_engine(), workflow=workflow) as box:
-
-        async def process(*argv: str) -> None:
-            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
-
-        async def again() -> None:
-            async with aio.open_session(engine=chosen_engine(), workflow=workflow, create=False) as found:
-                await found.exec(["true"])
-
-        words = [workflow, chosen_engine()]
-        works: dict[str, Work] = {
-            "python -c pass": lambda: process(sys.executable, "-c", "pass"),
-            "new process: attach and exec true": lambda: process(sys.executable, "-c", ATTACH, *words),
-            "same process: attach and exec true": again,
-        }
-        goals: dict[str, tuple[str, str]] = {}
-        if chosen_engine() == "docker":
-            works = {"docker exec true": lambda: process("docker", "exec", box.key.sandbox_name, "true"), **works}
-            goals = {
-                "new process: attach and exec true": ("docker exec true", "1.3x"),
-                "same process: attach and exec true": ("docker exec true", ""),
-            }
-        try:
-            return await in_turns(works, rounds, goals)
-        finally:
-            await box.close()
+async def _open(engine: str) -> Took:
+    started = time.perf_counter()
+    async with aio.open_session(engine=engine) as box:
+        assert (await box.exec(PRINT)).stdout == "1\n"
+        return _since(started)
 
 
-class _Docker:
-    def __init__(self) -> None:
-        import docker
+async def _raw() -> Took:
+    started = time.perf_counter()
+    made = RawContainer()
+    assert made.exec(PRINT) == b"1\n"
+    took = _since(started)
+    made.remove()
+    return took
 
-        self._client: Any = docker.from_env()
 
-    def create(self) -> Any:
-        container = self._client.containers.create("python:3.11-slim", ["sleep", "300"], network_mode="none")
-        container.start()
-        assert container.exec_run(PRINT).output == b"1\n"
-        return container
+async def _first(peer: Driver) -> Took:
+    took = await peer.time("first")
+    await peer.ask("close")
+    return took
+
+
+def _since(started: float) -> Took:
+    return Took((time.perf_counter() - started) * 1000)
+
+
+async def _again(rounds: int) -> list[Row]:
+    resumed, second = Contest("resumed in the same process, print(1)"), Contest("from a second process, print(1)")
+    second.floor("host: an empty python3", partial(host, [sys.executable, "-c", "pass"]))
+    async with AsyncExitStack() as stack:
+        for engine in chosen_engines():
+            workflow = f"bench-{secrets.token_hex(8)}"
+            box = await stack.enter_async_context(aio.open_session(engine=engine, workflow=workflow))
+            stack.push_async_callback(box.close)
+            name = f"holdfast, {engine}"
+            if engine == "docker":
+                base = "docker exec"
+                command = ["docker", "exec", box.key.sandbox_name, *PRINT]
+                for contest in (resumed, second):
+                    contest.floor(base, partial(_process, command))
+                resumed.ours(name, partial(_resume, workflow, engine), base)
+                second.ours(name, partial(_process, [sys.executable, "-c", ATTACH, workflow, engine]), base, "1.3x")
+            else:
+                resumed.floor("host: python3", partial(host, [HOST_PYTHON, *PRINT[1:]]))
+                resumed.ours(name, partial(_resume, workflow, engine), "host: python3")
+                second.ours(name, partial(_process, [sys.executable, "-c", ATTACH, workflow, engine]))
+        return [row for contest in (resumed, second) for row in await contest.in_turns(rounds)]
+
+
+async def _resume(workflow: str, engine: str) -> None:
+    async with aio.open_session(engine=engine, workflow=workflow, create=False) as found:
+        assert (await found.exec(PRINT)).stdout == "1\n"
+
+
+async def _process(argv: list[str]) -> None:
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)  # blocking is what is measured
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", measure, rounds=20, engines=("docker", "local"))
+    main((__doc__ or "").splitlines()[0], measure, rounds=20, engines=("docker", "local"))

@@ -1,44 +1,72 @@
-"""What does a one-shot run cost, compared with bubblewrap or a container alone and with no sandbox?"""
+"""What does a one-shot run of `print(1)` cost, from nothing to nothing?
+
+Each contender makes its sandbox, runs the code, reads what it printed, and leaves nothing.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import secrets
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
-from _measure import Row, Work, chosen_engine, in_turns, main
-from bench_exec import ENVIRONMENT
+from _floors import BUBBLEWRAP, HOST_PYTHON, IMAGE, host, runc_bundle
+from _machine import point_to_the_testbed
+from _measure import Contest, NotHere, Row, chosen_engines, leave_out, main
+from _peers import peers
 
 from holdfast import aio
 
-PYTHON = f"{sys.base_prefix}/bin/python3"
-BUBBLEWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib"]
-BUBBLEWRAP += ["--symlink", "usr/lib64", "/lib64", "--symlink", "usr/bin", "/bin", "--proc", "/proc", "--dev", "/dev"]
-BUBBLEWRAP += ["--ro-bind", sys.base_prefix, sys.base_prefix, "--", PYTHON, "-c", "pass"]
+CODE = "print(1)"
 
 
-async def blocking(command: list[str]) -> None:
-    subprocess.run(command, env=ENVIRONMENT, check=True)  # blocking is what is measured
+async def ours(engine: str) -> None:
+    result = await aio.run(CODE, engine=engine)
+    assert result.stdout == "1\n", result
 
 
 async def container(client: Any) -> None:
-    client.containers.run("python:3.11-slim", ["python3", "-c", "pass"], remove=True, network_mode="none")
+    output = client.containers.run(IMAGE, ["python3", "-c", CODE], remove=True, network_mode="none")
+    assert output == b"1\n"
 
 
 async def measure(rounds: int) -> list[Row]:
-    works: dict[str, Work] = {"host: python3 -c pass": lambda: blocking([PYTHON, "-c", "pass"])}
-    if chosen_engine() == "docker":
-        import docker
+    contest = Contest("run print(1)")
+    async with AsyncExitStack() as stack:
+        contest.floor("host", partial(host, [HOST_PYTHON, "-c", CODE]))
+        if "local" in chosen_engines():
+            contest.floor("host: bwrap", partial(host, [*BUBBLEWRAP, HOST_PYTHON, "-c", CODE]))
+            contest.ours("holdfast, local", partial(ours, "local"), "host: bwrap", "1.5x")
+        if "docker" in chosen_engines():
+            import docker
 
-        client: Any = docker.from_env()
-        alone, goal = "docker-py: run, remove", ""
-        works[alone] = lambda: container(client)
-    else:
-        alone, goal = "bwrap python3 -c pass", "1.5x"
-        works[alone] = lambda: blocking(BUBBLEWRAP)
-    works["holdfast.run('pass')"] = lambda: aio.run("pass", engine=chosen_engine())
-    return await in_turns(works, rounds, {"holdfast.run('pass')": (alone, goal)})
+            try:
+                contest.floor("runc", partial(host, stack.enter_context(runc_bundle(["python3", "-c", CODE]))))
+            except NotHere as error:
+                leave_out("runc", str(error))
+            client: Any = docker.from_env()
+            stack.callback(client.close)
+            contest.floor("Docker API: run, remove", partial(container, client))
+            contest.ours("holdfast, docker", partial(ours, "docker"), "Docker API: run, remove", "1.0x")
+        if "dagger" in chosen_engines():
+            point_to_the_testbed()
+            import dagger
+
+            await stack.enter_async_context(dagger.connection())
+            contest.floor("Dagger SDK: with_exec", with_exec)
+            contest.ours("holdfast, dagger", partial(ours, "dagger"), "Dagger SDK: with_exec", "1.2x")
+        for peer in await stack.enter_async_context(peers("open", "python", opened=False)):
+            contest.peer(peer.name, partial(peer.time, "once"))
+        return await contest.in_turns(rounds, 60)
+
+
+async def with_exec() -> None:
+    """In a container whose exec the engine has not seen."""
+    from dagger import dag
+
+    made = dag.container().from_(IMAGE).with_env_variable("NONCE", secrets.token_hex(8))
+    assert await made.with_exec(["python3", "-c", CODE]).stdout() == "1\n"
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", measure, rounds=30, engines=("local", "docker"))
+    main((__doc__ or "").splitlines()[0], measure, rounds=30, engines=("local", "docker", "dagger"))

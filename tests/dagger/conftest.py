@@ -122,8 +122,12 @@ def own_engine() -> Iterator[OwnEngine]:
 
 
 @contextlib.contextmanager
-def another_engine(certificates: Path | None = None) -> Iterator[OwnEngine]:
-    """Another engine of the testbed's image, made as the testbed made its own; with certificates it has a port too."""
+def another_engine(certificates: Path | None = None, config: str = "") -> Iterator[OwnEngine]:
+    """Another engine of the testbed's image, made as the testbed made its own; with certificates it has a port too.
+
+    Args:
+        config: instead of the default, the text of its TOML file.
+    """
     require("dagger")
     client = docker.from_env(environment={**os.environ, "DOCKER_HOST": require("docker")["host"]})
     model = client.containers.get(CONTAINER).attrs
@@ -131,6 +135,9 @@ def another_engine(certificates: Path | None = None) -> Iterator[OwnEngine]:
     folder = Path("/run") / name
     folder.mkdir()
     arguments = ["--addr", "unix:///run/dagger/engine.sock", "--oci-cni-pool-size", "2"]
+    if config:
+        (folder / "engine.toml").write_text(config)
+        arguments += ["--config", "/run/dagger/engine.toml"]
     if certificates is not None:
         arguments += ["--addr", f"tcp://0.0.0.0:{TLS_PORT}", "--tlscacert", "/run/dagger/ca.pem"]
         arguments += ["--tlscert", "/run/dagger/server.pem", "--tlskey", "/run/dagger/server-key.pem"]

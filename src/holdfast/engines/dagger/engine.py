@@ -135,6 +135,9 @@ def _effective(spec: SandboxSpec, reference: str, config: Settings) -> Effective
         not_held["memory_mb"] = "holds for each process (RLIMIT_DATA), not for all together: Dagger has no such limit"
         not_held["cpu_millicores"] = "Dagger has no such limit"
     asked = limits.model_dump(exclude_none=True)
+    if spec.network and config.network_deny:
+        asked["network_deny"] = list(config.network_deny)
+        not_held["network_deny"] = "a run has its engine's network: close it there, see docs/deployment.md"
     not_held = {name: why for name, why in not_held.items() if name in asked}
     if config.require_limits and not_held:
         raise errors.LimitsNotAvailable(

@@ -6,11 +6,13 @@ import anyio.to_thread
 
 from ... import errors
 from ...compute.runner import run
+from ...config import settings
 from . import cli
 
 _LOOK = r"""
 sed -n 's/^ *\([^ :]*\):.*/interface \1/p' /proc/net/dev
 (exec 3<>/dev/tcp/127.0.0.1/1) 2>&1 | sed 's/^.*: /socket /'
+sed -n 's/^[^:]*:\(memory\|\):/cgroup /p' /proc/self/cgroup
 """
 
 
@@ -32,4 +34,15 @@ async def notes() -> dict[str, str]:
     found["no network by the engine's CNI"] = (
         f"not set up: runs have {', '.join(interfaces)}; examples/deploy shows how" if interfaces else "holds: only lo"
     )
+    if parent := settings().dagger_cgroup_parent:
+        found["the cgroup of runs"] = _in_cgroup(parent, [rest for word, _, rest in words if word == "cgroup"])
     return found
+
+
+def _in_cgroup(parent: str, paths: list[str]) -> str:
+    """What a run sees of its own cgroups: the memory controller's of version 1, and the one of version 2."""
+    if any(path.startswith(f"/{parent.strip('/')}/") for path in paths):
+        return f"holds: runs are in {parent}"
+    if known := [path for path in paths if path != "/"]:
+        return f"does NOT hold: runs are in {known[0]}, not in {parent}; see docs/deployment.md"
+    return "cannot be seen from inside: look on the engine's machine"

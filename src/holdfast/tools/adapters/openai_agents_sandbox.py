@@ -28,7 +28,7 @@ from .openai_agents_session import HoldfastSession
 from .options import SessionOptions as SessionOptions
 
 WORKFLOW = "openai_agents"
-"""the sessions belong to it, so that `holdfast ps` shows them, and `holdfast close --workflow` ends what is left"""
+"""the sessions belong to it: `holdfast ps` shows them, `holdfast close --workflow openai_agents --all` ends them"""
 _DEFAULT_ROOT = Manifest().root
 
 

@@ -74,6 +74,16 @@ def workdir(text: str) -> str:
     return text
 
 
+def network(text: str) -> str:
+    """Addresses of a network, as 10.0.0.0/8; one address alone is one of them."""
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        raise ValueError(f"{short(text)} is no network; write it as in 10.0.0.0/8, without bits behind it") from None
+
+
 def bucket(text: str) -> str:
     if not _BUCKET.fullmatch(text):
         raise ValueError(f"{short(text)} is not the name of a bucket: letters, digits, _ and -")

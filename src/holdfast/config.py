@@ -29,7 +29,7 @@ Seconds = Annotated[float, Field(gt=0, le=_YEAR, allow_inf_nan=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 Images = Annotated[tuple[Annotated[str, AfterValidator(asked.image)], ...], Field(strict=False)]
 Variables = Annotated[tuple[Annotated[str, AfterValidator(asked.variable)], ...], Field(strict=False)]
-
+Networks = Annotated[tuple[Annotated[str, AfterValidator(asked.network)], ...], Field(strict=False)]
 Servers = Annotated[tuple[Annotated[str, AfterValidator(asked.nats_server)], ...], Field(strict=False)]
 Grants = Annotated[tuple[Annotated[str, AfterValidator(asked.key_grant)], ...], Field(strict=False)]
 
@@ -184,6 +184,20 @@ class Settings(BaseModel):
     """runtimes that may be used"""
     allow_network: Annotated[bool, Env("STATION_SANDBOX_ALLOW_NETWORK_DEFAULT")] = False
     """whether a request for network is granted; without a request there is never any"""
+    network_deny: Annotated[Networks, Env("HOLDFAST_NETWORK_DENY")] = (
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "fc00::/7",
+        "fe80::/10",
+    )
+    """what a sandbox with network cannot reach: private nets, and in them its neighbours and the machine beneath it; a
+    cloud's metadata. Its resolver stays open, unless that is the machine itself or a metadata service. Held by docker;
+    none: nothing is closed"""
+    network_allow: Annotated[Networks, Env("HOLDFAST_NETWORK_ALLOW")] = ()
+    """what it can reach all the same, such as 10.1.2.3/32; of two that hold an address, the narrower one counts"""
     allowed_packages: Annotated[Texts, Env("HOLDFAST_ALLOWED_PACKAGES")] = ("*",)
     """packages that may be installed, as patterns: pandas, types-*, npm:@scope/*, pip:*. All by default: nothing of a
     package runs while it is installed, and it then runs without network"""

@@ -44,6 +44,7 @@ func Fence(argument string) error {
 			return fmt.Errorf("route to %s: %w", one.to, err)
 		}
 	}
+	fmt.Fprintln(os.Stderr, "fenced") // the end of a stream is no success
 	return nil
 }
 

@@ -35,6 +35,7 @@ _HELD_BY = {
     "max_file_size_bytes": "RLIMIT_FSIZE",
     "open_files": "RLIMIT_NOFILE",
     "root_file_system_mb": "a quota of the daemon's storage",
+    "network_deny": "routes of the container's network",
 }
 # What package managers need as root of the container, and what the guest needs to start programs as somebody else.
 _STANDARD_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL"]
@@ -52,6 +53,8 @@ class Container:
     """whether its guest listens for hosts, or has one, on its stdin and stdout"""
     quota: bool
     """the storage driver bounds the root file system"""
+    closed: tuple[str, ...] = ()
+    """networks that it cannot reach, although it has a network"""
 
     @property
     def user(self) -> int:
@@ -167,6 +170,8 @@ class Container:
             limits["cpu_millicores"] = host["CpuQuota"] * 1000 // host["CpuPeriod"]
         if self.quota:
             limits["root_file_system_mb"] = limits["workspace_mb"]
+        if self.closed:
+            limits["network_deny"] = list(self.closed)
         held_by = {name: why for name, why in _HELD_BY.items() if name in limits}
         not_held: dict[str, str] = {}
         if "memory_mb" in limits and not self.about.counts_swap:

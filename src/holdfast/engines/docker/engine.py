@@ -15,7 +15,7 @@ from ... import errors, runtimes
 from ...abc import AlreadyThere, Capability, Effective, Engine, EngineStatus, SandboxRecord, SandboxSpec
 from ...config import settings
 from ...guest.connection import config_frame
-from . import images, labels, near, readback
+from . import fence, images, labels, near, readback
 from .about import About
 from .address import address
 from .container import DIAL_USER, FOLDER, GUEST, SOCKET, STRICT_USER, Container, guest_archive
@@ -116,7 +116,8 @@ class DockerEngine(Engine):
         image = await images.get(self._daemon, reference, config.allowed_images, spec.on_progress)
         where = address().text
         quota = about.quota and config.profile == "standard" and spec.limits.workspace_mb is not None
-        container = Container(spec, image, config.profile, about, serves, quota and where not in self._no_quota)
+        bounded, closed = quota and where not in self._no_quota, config.network_deny if spec.network else ()
+        container = Container(spec, image, config.profile, about, serves, bounded, closed)
         try:
             return await self._start(container)
         except Refused as error:
@@ -151,8 +152,10 @@ class DockerEngine(Engine):
             recorded = {} if found is None else found["HostConfig"]
             readback.check(asked, recorded, warnings)
             stream = await self._containers.attach(address, stderr=container.serves == "run")
-            await stream.send(config_frame(container.guest_config()))
             await self._containers.start(address)
+            if container.closed:
+                await fence.build(self._containers, container, address, effective, settings().network_allow)
+            await stream.send(config_frame(container.guest_config()))  # from now on it has tenants
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if stream is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio
 
@@ -16,7 +17,7 @@ async def running(mark: str) -> bool:
     return len(host.programs(mark)) >= 4
 
 
-async def left_after_cancelling(work: Callable[[], Awaitable[object]], mark: str) -> list[str]:
+async def left_after_cancelling(work: Callable[[], Coroutine[Any, Any, object]], mark: str) -> list[str]:
     """Cancel something as soon as it runs them; what is left of them."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)

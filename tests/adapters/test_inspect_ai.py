@@ -247,8 +247,7 @@ async def test_inspect_finds_the_provider_and_evaluates_a_task(engine: str, tmp_
 @only_docker
 async def test_an_evaluation_that_is_interrupted_ends_its_sandboxes(engine: str, mark: str, tmp_path: Path) -> None:
     command = evaluation(tmp_path, f"export HF_MARK={mark}; {RUNAWAYS}")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    async with await anyio.open_process(command, cwd=HERE, **quiet) as process:
+    async with await anyio.open_process(command, cwd=HERE, stdout=None, stderr=None) as process:
         with anyio.fail_after(150):  # Inspect takes its time to be imported
             while not await running(mark):
                 await anyio.sleep(0.5)

@@ -26,9 +26,6 @@ _COMMANDS = (
     "stage",
     "publish",
     "files",
-    "stage",
-    "publish",
-    "files",
     "close",
     "ps",
     "doctor",
@@ -37,6 +34,7 @@ _COMMANDS = (
     "agent",
     "tools",
     "mcp",
+    "completion",
 )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import errors
+from . import _complete
 
 if TYPE_CHECKING:
     from .. import aio
@@ -183,5 +184,7 @@ def takes_key(callback: Decorated) -> Decorated:
     return with_key
 
 
-engine_option = click.option("--engine", metavar="ENGINE", help="Engine; else the best that works here.")
+engine_option = click.option(
+    "--engine", metavar="ENGINE", shell_complete=_complete.engines, help="Engine; else the best that works here."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import errors
+from . import _complete
 from ._common import Decorated
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class _Positive(_Type):
 
 
 seconds = _Positive(float)
+runtime_option = functools.partial(
+    click.option, "-r", "--runtime", metavar="RUNTIME", shell_complete=_complete.runtimes
+)
 env_option = click.option(
     "-e", "--env", metavar="NAME=VALUE", multiple=True, help="Set a variable; NAME alone passes on this shell's."
 )

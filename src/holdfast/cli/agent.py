@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .. import errors
+from . import _complete
 from ._common import Command, execute, print_json
 
 
@@ -20,8 +21,14 @@ from ._common import Command, execute, print_json
         holdfast agent coder.prompt --workflow wf_1 --tool sandbox_exec --input '{"command": "ls"}'
     """,
 )
-@click.argument("file", metavar="FILE")
-@click.option("--tool", "name", metavar="NAME", help="Which tool; not needed if the agent has one.")
+@click.argument("file", metavar="FILE", shell_complete=_complete.prompts)
+@click.option(
+    "--tool",
+    "name",
+    metavar="NAME",
+    shell_complete=_complete.tools,
+    help="Which tool; not needed if the agent has one.",
+)
 @click.option("--input", "text", metavar="JSON", default="{}", help="Its arguments, as a model would send them.")
 @click.option("--workflow", metavar="ID", envvar="HOLDFAST_WORKFLOW", help="Workflow run that the agent is part of.")
 @click.option("--agent-run", metavar="ID", help="Run of the agent itself.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import errors
+from . import _complete
 from ._common import Command, Key, execute, say, takes_key
 from ._live import Sink, source
 from ._options import place
@@ -36,8 +37,8 @@ _READ_BYTES = 1 << 20
 )
 @takes_key
 @click.option("-r", "--recursive", is_flag=True, help="For those who are used to it: folders are copied anyway.")
-@click.argument("src")
-@click.argument("dst")
+@click.argument("src", shell_complete=_complete.files)
+@click.argument("dst", shell_complete=_complete.files)
 def command(key: Key, recursive: bool, src: str, dst: str) -> int:
     """Copy SRC to DST; a path of the session is written :PATH.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import errors
+from . import _complete
 from ._common import Command, execute, json_option, print_json
 from ._render import facts, size, table
 
@@ -40,7 +41,7 @@ _WORDS = {
         holdfast doctor agent.prompt
     """,
 )
-@click.argument("file", required=False, metavar="[FILE]")
+@click.argument("file", required=False, metavar="[FILE]", shell_complete=_complete.prompts)
 @json_option
 def command(file: str | None, as_json: bool) -> int:
     """Say which engines work here, and how to fix the rest.

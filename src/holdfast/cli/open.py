@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     """,
 )
 @takes_key
-@click.option("-r", "--runtime", default="python", metavar="RUNTIME", help="python, node or bash.")
+@_options.runtime_option(default="python", help="python, node or bash.")
 @_options.image_option
 @_options.env_option
 @_options.network_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import errors
-from . import _options
+from . import _complete, _options
 from ._common import Command, engine_option, execute, print_json, say
 from ._live import RING_BYTES, Live, conclude, source
 from ._pulling import pulling
@@ -38,9 +38,9 @@ _RUNTIME_OF_SUFFIX = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "n
         holdfast run -t 5 --json -c 'import sys; print(sys.argv[1:])' -- a b
     """,
 )
-@click.argument("words", nargs=-1, metavar="[FILE | -] [-- ARGS...]")
+@click.argument("words", nargs=-1, metavar="[FILE | -] [-- ARGS...]", shell_complete=_complete.files)
 @click.option("-c", "code", metavar="CODE", help="Run CODE instead of a file.")
-@click.option("-r", "--runtime", metavar="RUNTIME", help="python, node or bash; else told by the file's name.")
+@_options.runtime_option(help="python, node or bash; else told by the file's name.")
 @_options.image_option
 @engine_option
 @click.option("-f", "--file", "files", metavar="PATH=SRC", multiple=True, help="Put file SRC at PATH first.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from . import _complete
 from ._common import Command, execute, json_option, print_json
 from ._render import facts
 
@@ -16,7 +17,7 @@ from ._render import facts
         holdfast tools agent.prompt --json
     """,
 )
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=_complete.prompts)
 @json_option
 def command(file: str, as_json: bool) -> int:
     """Show the tools of an agent: name, description and schemas.

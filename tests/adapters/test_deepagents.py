@@ -23,11 +23,11 @@ from holdfast.tools.adapters.deepagents import Backend
 from tests.conformance import host
 from tests.testbed import require
 
+from .runaways import RUNAWAYS, left_after_cancelling, running
 from .scripted import Script, call, say
 
 ROOT = Path(__file__).parents[2]
 SUITE = Path(__file__).with_name("langchain_sandbox_suite.py")
-RUNAWAYS = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'setsid sleep 1000 & sleep 1000' &) ; sleep 1000"
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
 
@@ -72,16 +72,9 @@ def test_the_suite_of_langchain_passes(tmp_path: Path) -> None:
     assert counts == {"tests": "86", "failures": "0", "errors": "0", "skipped": "0"}
 
 
-async def started(mark: str, least: int) -> None:
-    async def there() -> bool:
-        return len(host.programs(mark)) >= least
-
-    await host.until(there)
-
-
 async def test_a_command_whose_time_is_over_leaves_no_process(backend: Backend, mark: str) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(started, mark, 5)
+        tasks.start_soon(host.until, lambda: running(mark))
         late = await backend.aexecute(f"echo begun; {RUNAWAYS}", timeout=3)
     assert (late.exit_code, late.output.splitlines()[0]) == (124, "begun")
     assert "its time was over after 3 s" in late.output
@@ -91,18 +84,14 @@ async def test_a_command_whose_time_is_over_leaves_no_process(backend: Backend, 
 
 async def test_a_blocking_command_whose_time_is_over_leaves_no_process(backend: Backend, mark: str) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(started, mark, 5)
+        tasks.start_soon(host.until, lambda: running(mark))
         late = await anyio.to_thread.run_sync(lambda: backend.execute(RUNAWAYS, timeout=3))
     assert late.exit_code == 124
     assert not await host.gone(mark)
 
 
 async def test_a_cancelled_command_leaves_no_process(backend: Backend, mark: str) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(backend.aexecute, RUNAWAYS)
-        await started(mark, 5)
-        tasks.cancel_scope.cancel()
-    assert not await host.gone(mark)
+    assert not await left_after_cancelling(lambda: backend.aexecute(RUNAWAYS), mark)
     assert (await backend.aexecute("echo alive")).output == "alive\n"
 
 

@@ -16,8 +16,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 import holdfast
 from holdfast import Toolset
 from holdfast.config import SandboxConfig
-from tests.conformance import host
 
+from .runaways import RUNAWAYS, left_after_cancelling
 from .scripted import Script, call, say
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
@@ -109,35 +109,17 @@ def test_an_agent_goes_on_after_a_mistake_and_after_its_sandbox_has_gone(code: T
 
 
 async def test_a_cancelled_agent_leaves_no_process(code: Toolset, mark: str) -> None:
-    command = "sleep 1000 & setsid sleep 1000 & sleep 1000"
-    script = Script(call("sandbox_exec", command=command, env={"HF_MARK": mark}))
+    script = Script(call("sandbox_exec", command=RUNAWAYS, env={"HF_MARK": mark}))
     agent = create_agent(script, code.as_langchain())
-
-    async def there() -> bool:
-        return len(host.programs(mark)) >= 3
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(agent.ainvoke, ASKED)
-        await host.until(there)
-        tasks.cancel_scope.cancel()
-    assert not await host.gone(mark)
-    after = await create_agent(
-        Script(call("sandbox_exec", command="echo alive"), say("")), code.as_langchain()
-    ).ainvoke(ASKED)
-    assert answers(after)[0].artifact["stdout"] == "alive\n"
+    assert not await left_after_cancelling(lambda: agent.ainvoke(ASKED), mark)
+    after = create_agent(Script(call("sandbox_exec", command="echo alive"), say("")), code.as_langchain())
+    assert answers(await after.ainvoke(ASKED))[0].artifact["stdout"] == "alive\n"
 
 
 async def test_a_cancelled_run_leaves_no_process(engine: str, mark: str) -> None:
     (tool,) = holdfast.toolset(SandboxConfig(runtime="bash")).as_langchain()
-
-    async def there() -> bool:
-        return bool(host.programs(mark))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tool.ainvoke, asked("sandbox_run", code="sleep 1000", env={"HF_MARK": mark}))
-        await host.until(there)
-        tasks.cancel_scope.cancel()
-    assert not await host.gone(mark)
+    run = asked("sandbox_run", code=RUNAWAYS, env={"HF_MARK": mark})
+    assert not await left_after_cancelling(lambda: tool.ainvoke(run), mark)
 
 
 @only_local

@@ -16,6 +16,8 @@ from holdfast import Toolset
 from holdfast.config import SandboxConfig
 from tests.conformance import host
 
+from .runaways import RUNAWAYS, left_after_cancelling, running
+
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
 only_local = pytest.mark.parametrize("engine", ["local"], indirect=True)
 QUIET = RunConfig(tracing_disabled=True)
@@ -77,19 +79,8 @@ async def test_an_agent_goes_on_after_each_kind_of_mistake(code: Toolset) -> Non
 
 
 async def test_a_cancelled_agent_leaves_no_process(code: Toolset, mark: str) -> None:
-    asked = {"command": "sleep 1000 & setsid sleep 1000 & sleep 1000", "env": {"HF_MARK": mark}}
-
-    async def there() -> bool:
-        return len(host.programs(mark)) >= 3
-
-    async def run() -> None:
-        await Runner.run(agent(code, ("sandbox_exec", asked)), "go on", run_config=QUIET)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        await host.until(there)
-        tasks.cancel_scope.cancel()
-    assert not await host.gone(mark)
+    runs_away = agent(code, ("sandbox_exec", {"command": RUNAWAYS, "env": {"HF_MARK": mark}}))
+    assert not await left_after_cancelling(lambda: Runner.run(runs_away, "go on", run_config=QUIET), mark)
     after = await Runner.run(agent(code, ("sandbox_exec", {"command": "echo alive"})), "go on", run_config=QUIET)
     assert answers(after)[0]["stdout"] == "alive\n"
 
@@ -97,20 +88,15 @@ async def test_a_cancelled_agent_leaves_no_process(code: Toolset, mark: str) -> 
 @only_local
 async def test_a_timeout_of_the_framework_kills_the_command(code: Toolset, mark: str) -> None:
     """The SDK can bound a tool itself: it cancels the call, and the model is told."""
-    asked = {"command": "sleep 1000 & sleep 1000", "env": {"HF_MARK": mark}}
-    bounded = agent(code, ("sandbox_exec", asked))
+    bounded = agent(code, ("sandbox_exec", {"command": RUNAWAYS, "env": {"HF_MARK": mark}}))
     for tool in bounded.tools:
-        tool.timeout_seconds = 2  # type: ignore[union-attr]
+        tool.timeout_seconds = 3  # type: ignore[union-attr]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(host.until, lambda: _started(mark))
+        tasks.start_soon(host.until, lambda: running(mark))
         done = await Runner.run(bounded, "go on", run_config=QUIET)
     outputs = [item.output for item in done.new_items if isinstance(item, ToolCallOutputItem)]
     assert "timed out" in outputs[0]
     assert not await host.gone(mark)
-
-
-async def _started(mark: str) -> bool:
-    return bool(host.programs(mark))
 
 
 @only_local

@@ -30,9 +30,10 @@ from holdfast import errors
 from holdfast.tools.adapters.openai_agents_sandbox import WORKFLOW, SandboxClient, SessionOptions
 from tests.conformance import host
 
+from .runaways import RUNAWAYS, left_after_cancelling, running
+
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
 only_local = pytest.mark.parametrize("engine", ["local"], indirect=True)
-RUNAWAYS = "sleep 1000 & setsid sleep 1000 & sleep 1000"
 
 
 @pytest.fixture
@@ -46,10 +47,6 @@ async def box(engine: str, mark: str) -> AsyncIterator[SandboxSession]:
 
 def sessions() -> int:
     return sum(key.id == WORKFLOW for key, _ in holdfast.list_sessions(os.environ["HOLDFAST_ENGINE"]))
-
-
-async def there(mark: str) -> bool:
-    return len(host.programs(mark)) >= 3
 
 
 async def test_an_agent_works_in_a_sandbox_that_goes_with_its_run(engine: str) -> None:
@@ -77,7 +74,7 @@ async def test_an_agent_works_in_a_sandbox_that_goes_with_its_run(engine: str) -
 
 async def test_a_command_whose_time_is_over_leaves_no_process(box: SandboxSession, mark: str) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(host.until, lambda: there(mark))
+        tasks.start_soon(host.until, lambda: running(mark))
         with pytest.raises(ExecTimeoutError):
             await box.exec(RUNAWAYS, timeout=3)
     assert not await host.gone(mark)
@@ -85,11 +82,7 @@ async def test_a_command_whose_time_is_over_leaves_no_process(box: SandboxSessio
 
 
 async def test_a_cancelled_command_leaves_no_process(box: SandboxSession, mark: str) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(box.exec, RUNAWAYS)
-        await host.until(lambda: there(mark))
-        tasks.cancel_scope.cancel()
-    assert not await host.gone(mark)
+    assert not await left_after_cancelling(lambda: box.exec(RUNAWAYS), mark)
     assert (await box.exec("echo alive")).stdout == b"alive\n"
 
 

@@ -167,8 +167,9 @@ async def test_a_client_that_vanishes_cancels_its_call_and_no_other(engine: str,
 
 
 @local
-@pytest.mark.parametrize("words", [[], ["--http", "--port", "0"]], ids=["stdio", "http"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+@pytest.mark.parametrize(
+    ("words", "number"), [([], signal.SIGINT), (["--http", "--port", "0"], signal.SIGTERM)], ids=["stdio", "http"]
+)
 async def test_a_signal_ends_it_while_nobody_says_anything(
     engine: str, words: list[str], number: signal.Signals
 ) -> None:

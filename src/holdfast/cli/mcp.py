@@ -33,7 +33,7 @@ _MIN_TOKEN = 16
         holdfast mcp coder.prompt --workflow wf_1
         holdfast mcp --mode code --runtime node
         holdfast mcp --print-config
-        HOLDFAST_MCP_TOKEN=$(openssl rand -hex 16) holdfast mcp agent.prompt --http --port 8765
+        holdfast mcp agent.prompt --http --port 8765
     """,
 )
 @click.argument("file", metavar="[FILE]", required=False)

@@ -1,4 +1,4 @@
-"""The table of requirements names tests that exist."""
+"""The tables of requirements and of faults name tests that exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "requirements.md").read_text()
-NAMED = sorted(set(re.findall(r"`(tests/[\w./]+\.py)(?:::(\w+))?`", DOCUMENT)))
+FAULTS = (ROOT / "docs" / "faults.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w./]+\.py)(?:::(\w+))?`", DOCUMENT + FAULTS)))
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED)
@@ -24,3 +25,12 @@ def test_every_line_has_one() -> None:
     rows = [line for line in DOCUMENT.splitlines() if line.startswith("| ") and not line.startswith("| asked for")]
     assert len(rows) > 20
     assert not [row for row in rows if "`tests/" not in row]
+
+
+def test_every_case_of_the_catalogue_has_a_line() -> None:
+    rows = [line for line in FAULTS.splitlines() if line.startswith("| T")]
+    assert not [row for row in rows if "`tests/" not in row]
+    found: set[int] = set()
+    for first, last in re.findall(r"T(\d\d)(?:–T(\d\d))?", "".join(row.split("|")[1] for row in rows)):
+        found |= set(range(int(first), int(last or first) + 1))
+    assert found == set(range(1, 66))

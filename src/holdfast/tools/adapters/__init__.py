@@ -6,6 +6,8 @@ One module for each, imported when it is asked for: none of the frameworks is a 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 
@@ -15,10 +17,16 @@ def load(name: str) -> ModuleType:
     Raises:
         ImportError: its framework is not installed; says how to.
     """
-    try:
+    with brought_by(name.replace("_", "-")):
         return importlib.import_module(f".{name}", __name__)
+
+
+@contextmanager
+def brought_by(extra: str) -> Iterator[None]:
+    """Around the import of a framework that an extra brings."""
+    try:
+        yield
     except ModuleNotFoundError as error:
-        extra = name.replace("_", "-")
         raise ImportError(
             f"the package {error.name} is not installed; next: pip install 'holdfast[{extra}]'", name=error.name
         ) from error

@@ -13,19 +13,20 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from deepagents.backends.protocol import (
-    ExecuteResponse,
-    FileDownloadResponse,
-    FileOperationError,
-    FileUploadResponse,
-)
-from deepagents.backends.sandbox import BaseSandbox
-
 from ... import errors
 from ...results import EndCause, ExecResult, Output
 from ...sync import Session, awaited, wait_for
 from ..tool import failure
-from . import anywhere
+from . import anywhere, brought_by
+
+with brought_by("deepagents"):
+    from deepagents.backends.protocol import (
+        ExecuteResponse,
+        FileDownloadResponse,
+        FileOperationError,
+        FileUploadResponse,
+    )
+    from deepagents.backends.sandbox import BaseSandbox
 
 _FAILED, _TIMED_OUT, _BY_SIGNAL = 125, 124, 128
 _THEIR_WORDS: dict[type[errors.SandboxError], FileOperationError] = {

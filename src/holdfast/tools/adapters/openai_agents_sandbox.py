@@ -11,21 +11,24 @@ from __future__ import annotations
 import uuid
 from typing import Literal
 
-from agents.sandbox import Manifest, SnapshotSpec, resolve_snapshot
-from agents.sandbox.session import (
-    BaseSandboxClient,
-    Dependencies,
-    Instrumentation,
-    SandboxSession,
-    SandboxSessionState,
-)
-from agents.sandbox.snapshot import SnapshotBase
-
 from ... import errors
 from ...config import settings
 from ...sync import awaited
-from .openai_agents_session import HoldfastSession
+from . import brought_by
 from .options import SessionOptions as SessionOptions
+
+with brought_by("openai-agents"):
+    from agents.sandbox import Manifest, SnapshotSpec, resolve_snapshot
+    from agents.sandbox.session import (
+        BaseSandboxClient,
+        Dependencies,
+        Instrumentation,
+        SandboxSession,
+        SandboxSessionState,
+    )
+    from agents.sandbox.snapshot import SnapshotBase
+
+    from .openai_agents_session import HoldfastSession
 
 WORKFLOW = "openai_agents"
 """the sessions belong to it: `holdfast ps` shows them, `holdfast close --workflow openai_agents --all` ends them"""

@@ -68,7 +68,7 @@ async def _list(store: Store, reach: Reach, keys: Sequence[str], bucket: str | N
     found: dict[str, StagedFile] = {}
     truncated, unreadable = False, 0
     for prefix in prefixes:
-        listed = await store.list(bucket or reach.bucket, prefix)
+        listed = await store.list(reach.bucket_of(bucket), prefix)
         found |= {file.name: file for file in listed.files}
         truncated, unreadable = truncated or listed.truncated, max(unreadable, listed.unreadable)
     files = [found[name] for name in sorted(found)]

@@ -10,6 +10,7 @@ import secrets
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from .. import asked
 from ..asked import short
 from ..config import Settings
 from ..errors import InvalidRequest, PolicyError
@@ -59,6 +60,17 @@ class Reach:
         """As `readable`, for writing and deleting."""
         return self._place(key, bucket, self.write, "write", "HOLDFAST_STAGING_WRITE")
 
+    def bucket_of(self, bucket: str | None) -> str:
+        """The bucket that is meant.
+
+        Raises:
+            InvalidRequest: none can have this name.
+        """
+        try:
+            return asked.bucket(bucket) if bucket else self.bucket
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
+
     def shown(self, place: Place) -> str:
         """The key by which this caller gets to the file."""
         by_itself = (Place(self.bucket, self.own), *(one for one in (*self.read, *self.write) if one.key != _ALL))
@@ -66,7 +78,7 @@ class Reach:
 
     def _place(self, key: str, bucket: str | None, more: tuple[Place, ...], verb: str, variable: str) -> Place:
         whole = key.startswith("/")
-        place = Place(bucket or self.bucket, checked(key.removeprefix("/")))
+        place = Place(self.bucket_of(bucket), checked(key.removeprefix("/")))
         allowed = (Place(self.bucket, self.own), *more)
         if any(one.holds(place) for one in allowed if one.key != _ALL or whole or bucket):
             return place

@@ -12,40 +12,38 @@ import os
 import posixpath
 import secrets
 import shlex
+import stat
 import tomllib
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Literal, overload
 
 import anyio
 import click
 from inspect_ai.util import (
     ExecResult,
+    OutputLimitExceededError,
     SandboxConnection,
     SandboxEnvironment,
     SandboxEnvironmentConfigType,
     SandboxEnvironmentLimits,
-    SandboxUnavailableError,
     SandboxUserUnsupportedError,
     sandboxenv,
 )
 
-from ... import errors, results
+from ... import errors
 from ...code.keys import Namespace
 from ...code.manager import end_workflow, list_sessions, open_session
 from ...code.session import Session
 from ...code.sweep import each
 from ...config import settings
 from ...engines import engine
-from ...guest.client import OnOutput
+from . import anywhere
 from . import inspect_ai_errors as answers
 from .options import SessionOptions
 
 WORKFLOW = "inspect_ai"
 _MOST_KEPT_BYTES = 64 << 20
 """of one stream; the guest keeps it in memory"""
-_FILE_SECONDS = 600.0
-_PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
-"""for programs that we start for ourselves: none that an agent put into its PATH, and their errors in English"""
 
 
 class HoldfastConfig(SessionOptions):
@@ -121,7 +119,7 @@ class HoldfastSandbox(SandboxEnvironment):
         """Give the workspace to the user whose it is to be."""
         if self._user is None:
             return
-        done = await self._run(["chown", "--", self._user, self.session.effective.workspace], None)
+        done = await self.session.exec(["chown", "--", self._user, self.session.effective.workspace])
         if not done.ok:
             why = errors.printable(done.stderr.strip())
             raise SandboxUserUnsupportedError(f"the sandbox cannot run programs as {self._user}: {why}")
@@ -170,29 +168,14 @@ class HoldfastSandbox(SandboxEnvironment):
                 return answers.not_started(error)
         return answers.result(ended)
 
-    async def _run(
-        self, cmd: list[str], user: str | None, stdin: str | bytes | None = None, on_output: OnOutput | None = None
-    ) -> results.ExecResult:
-        """A program of the sandbox that does something for us."""
-        with answers.unavailable():
-            try:
-                ended = await self.session.exec(
-                    cmd, timeout=_FILE_SECONDS, env=_PLAIN, stdin=stdin, user=user, on_output=on_output
-                )
-            except errors.CommandNotFound as error:
-                raise SandboxUnavailableError(f"the sandbox lacks what it takes to move files: {error}") from error
-        answers.require_own_end(ended)
-        return ended
-
-    # --- files
+    # --- files: where a user is configured, by programs with the user's rights; else in the workspace by the guest, so
+    # that no program that an agent may have replaced has a hand in what a scorer reads
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        """Written by a program, so that it goes anywhere, and only where the user may write."""
-        folder = posixpath.dirname(_named(file))
-        if folder and not (made := await self._run(["mkdir", "-p", "--", folder], self._user)).ok:
-            raise answers.of_program(made.stderr, file)
-        if not (written := await self._run(["tee", "--", file], self._user, contents)).ok:
-            raise answers.of_program(written.stderr, file)
+        path, data = self._path(file), contents.encode() if isinstance(contents, str) else contents
+        with answers.unavailable(), answers.of_files(file):
+            await self._require(path, stat.S_IWUSR)
+            await anywhere.write(self.session, path, data, user=self._user)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -200,40 +183,25 @@ class HoldfastSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        """Read by the guest if it is in the workspace: no program that an agent may have replaced has a hand in what a
-        scorer reads. Elsewhere by a program."""
-        with answers.unavailable():
+        path, limit = self._path(file), SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        with answers.unavailable(), answers.of_files(file):
+            await self._require(path, stat.S_IRUSR)
             try:
-                data = await self._read(_named(file))
-            except errors.PathNotAllowed:
-                data = await self._read_anywhere(file)
-            except errors.FileError as error:
-                raise answers.of_file(error, file) from error
+                data = await anywhere.read(self.session, path, max_bytes=limit, user=self._user)
+            except errors.FileTooLarge as error:
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
         return data.decode() if text else data
 
-    async def _read(self, file: str) -> bytes:
-        guest = await self.session.guest()
-        if not (await guest.stat(file)).mode & 0o400:  # its owner may not read it; the guest may be root
-            raise answers.unreadable(file)
-        limit = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        data, truncated, _ = await guest.read_file(file, max_bytes=limit)
-        if truncated:
-            raise answers.too_large()
-        return data
+    def _path(self, file: str) -> str:
+        if "\0" in file:
+            raise ValueError("embedded null byte")  # as Python says it: Inspect tells the model
+        return posixpath.join(self.session.effective.workspace, file)
 
-    async def _read_anywhere(self, file: str) -> bytes:
-        data, limit = bytearray(), SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-
-        def keep(stream: str, piece: bytes) -> None:
-            if stream == "stdout":
-                data.extend(piece)
-            if len(data) > limit:
-                raise answers.too_large()
-
-        done = await self._run(["cat", "--", file], self._user, on_output=keep)
-        if not done.ok:
-            raise answers.of_program(done.stderr, file)
-        return bytes(data)
+    async def _require(self, path: str, permission: int) -> None:
+        """The guest may be root, and replaces what cannot be written: what its owner may not do, is not done."""
+        with suppress(errors.PathNotAllowed, errors.SandboxFileNotFound):
+            if self._user is None and not (await self.session.stat(path)).mode & permission:
+                raise errors.PermissionDenied("its mode does not let its owner do that")
 
     # --- looked into
 
@@ -248,12 +216,6 @@ class HoldfastSandbox(SandboxEnvironment):
         words = ["docker", *(["--host", host] if host else []), "exec", "-it", "-w", record.effective.workspace]
         words += [*(["-u", somebody] if somebody else []), record.name, "sh"]
         return SandboxConnection(type="holdfast", command=shlex.join(words), container=record.name)
-
-
-def _named(file: str) -> str:
-    if "\0" in file:
-        raise ValueError("embedded null byte")  # as Python says it: Inspect tells the model
-    return file
 
 
 async def _options(config: SandboxEnvironmentConfigType | None) -> HoldfastConfig:

@@ -23,10 +23,12 @@ _CODES: dict[type[errors.FileError], int] = {
     errors.SandboxIsADirectory: errno.EISDIR,
     errors.SandboxNotADirectory: errno.ENOTDIR,
     errors.PermissionDenied: errno.EACCES,
+    errors.PathNotAllowed: errno.EACCES,
     errors.NameTooLong: errno.ENAMETOOLONG,
     errors.SymlinkLoop: errno.ELOOP,
+    errors.WorkspaceFull: errno.ENOSPC,
+    errors.FileTooLarge: errno.EFBIG,
 }
-_SAID = (*_CODES.values(), errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_THE_COMMAND = (errors.SessionError, errors.EngineError, errors.TooManyExecs)
 
 
@@ -69,24 +71,13 @@ def result(ended: results.ExecResult) -> ExecResult[str]:
     return ExecResult(ended.ok, code, ended.stdout, ended.stderr)
 
 
-def of_file(error: errors.FileError, file: str) -> OSError:
-    """What the guest says of a file, as the error that Python itself would have raised."""
-    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
-    return OSError(errno.EINVAL, str(error), file) if code is None else OSError(code, os.strerror(code), file)
-
-
-def of_program(said: str, file: str) -> OSError:
-    """The same, of what a program complained about in English."""
-    code = next((code for code in _SAID if os.strerror(code) in said), None)
-    if code is None:
-        return OSError(errno.EIO, errors.printable(said[:500]), file)
-    # for an agent it comes to the same, and only of this one it is told
-    return (PermissionError if code == errno.EROFS else OSError)(code, os.strerror(code), file)
-
-
-def unreadable(file: str) -> PermissionError:
-    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
-
-
-def too_large() -> OutputLimitExceededError:
-    return OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+@contextmanager
+def of_files(file: str) -> Iterator[None]:
+    """What is wrong with a file, as the error that Python itself would have raised."""
+    try:
+        yield
+    except errors.FileError as error:
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+        if code is None:
+            raise OSError(errno.EINVAL, str(error), file) from error
+        raise OSError(code, os.strerror(code), file) from error

@@ -127,6 +127,15 @@ class TestWhatAModelSees:
         assert len((await large.als("/workspace/many")).entries or []) == 100
         assert len((await large.aglob("*", "/workspace/many")).matches or []) == 100
 
+    async def test_matches_that_do_not_fit_are_an_error_and_no_short_list(self, box: holdfast.Session) -> None:
+        small, large = Backend(box, max_output_bytes=1000), Backend(box)
+        await large.aexecute("seq 1000 > numbers")
+        cut = await small.agrep("1", "/workspace")
+        assert cut.matches is None and "more than 1000 bytes" in str(cut.error)
+        assert await anyio.to_thread.run_sync(small.grep, "1", "/workspace") == cut
+        assert [one["line"] for one in (await small.agrep("100", "/workspace")).matches or []] == [100, 1000]
+        assert len((await large.agrep("1", "/workspace")).matches or []) == 272
+
     async def test_files_in_the_workspace_and_elsewhere(self, backend: Backend) -> None:
         for path in ("/workspace/deep/er/a b.bin", "/tmp/deep/er/a b.bin", "/workspace/../tmp/up.bin"):
             content = bytes(range(256)) * 5000

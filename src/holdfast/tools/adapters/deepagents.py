@@ -11,6 +11,7 @@ note is a line of JSON: deepagents' own file tools read the output of programs, 
 from __future__ import annotations
 
 import json
+from copy import copy
 from functools import partial
 
 from ... import errors
@@ -25,6 +26,7 @@ with brought_by("deepagents"):
         FileDownloadResponse,
         FileOperationError,
         FileUploadResponse,
+        GrepResult,
     )
     from deepagents.backends.sandbox import BaseSandbox
 
@@ -64,6 +66,7 @@ class Backend(BaseSandbox):
         self._timeout = timeout
         self._max_output_bytes = max_output_bytes
         self._max_file_bytes = max_file_bytes
+        self._cuts = True
 
     @property
     def id(self) -> str:
@@ -75,6 +78,13 @@ class Backend(BaseSandbox):
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         """As `execute`. Cancelling it kills the command, with all that it started."""
         return await awaited(partial(self._execute, command, timeout))
+
+    def grep(self, pattern: str, path: str | None = None, glob: str | None = None) -> GrepResult:
+        """What does not fit is an error: matches have no place for a note that some are missing."""
+        return BaseSandbox.grep(self._whole(), pattern, path, glob)
+
+    async def agrep(self, pattern: str, path: str | None = None, glob: str | None = None) -> GrepResult:
+        return await BaseSandbox.agrep(self._whole(), pattern, path, glob)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
         return wait_for(partial(self._upload, files))
@@ -88,6 +98,12 @@ class Backend(BaseSandbox):
     async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
         return await awaited(partial(self._download, paths))
 
+    def _whole(self) -> Backend:
+        """This backend, for commands whose output is of use as a whole only."""
+        whole = copy(self)
+        whole._cuts = False
+        return whole
+
     # --- in the loop of the session
 
     async def _execute(self, command: str, timeout: int | None) -> ExecuteResponse:
@@ -99,6 +115,8 @@ class Backend(BaseSandbox):
             )
         except errors.SandboxError as error:
             return ExecuteResponse(json.dumps(failure(error)), _FAILED)
+        if ended.truncated and not self._cuts:
+            return ExecuteResponse(f"more than {self._max_output_bytes} bytes; ask for less", _FAILED, truncated=True)
         return _response(ended)
 
     async def _upload(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:

@@ -27,6 +27,8 @@ from .safeyaml import Alias, Mapping, Node, Odd, Place, Scalar, Sequence
 
 KEY = "sandbox"
 MAX_BYTES = 1 << 20
+_LOOKED_AT = 50
+"""lines in which a misplaced key is looked for"""
 _BREAK = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _HINTS = {
@@ -81,7 +83,7 @@ def parse(content: bytes | str, name: str = "prompt") -> Prompt:
     text = _decoded(content, name) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     head, body, first_line = _split(text, name)
     if head is None:
-        return Prompt(name, None, body)
+        return Prompt(name, None, body, tuple(_outside(body)))
     if found := _CONTROL.search(head):
         line, column = _place(head, found.start())
         where = Mistake(f"has the character U+{ord(found[0]):04X}; remove it", name, line + first_line - 1, column)
@@ -150,20 +152,23 @@ class _Reader:
             raise ConfigError(Mistake(text, self._name, node.place.line, node.place.column))
         keys = [key.text for key, _ in node.pairs if isinstance(key, Scalar)]
         values = [value for key, value in node.pairs if isinstance(key, Scalar) and key.text == KEY]
-        config = self._config(values[0]) if values else None
+        config = self._config(values[0], keys) if values else None
         if self._wrong:
             raise ConfigError(*sorted(self._wrong, key=lambda one: (one.line or 0, one.column or 0)))
-        notes = asked.notes(config) if config else [*_near_misses(keys)]
+        notes = asked.notes(config) if config else [*_near_misses(keys), *_deeper(node)]
         return Prompt(self._name, config, body, tuple(notes), self._places)
 
-    def _config(self, node: Node) -> SandboxConfig | None:
+    def _config(self, node: Node, keys: list[str]) -> SandboxConfig | None:
         value = self._value(node, KEY)
         if isinstance(value, str):
             value = {"runtime": value}
             self._places[f"{KEY}.runtime"] = node.place
         elif not isinstance(value, dict):
             why = value.why if isinstance(value, Odd) else f"is {mistakes.shown(value)}"
-            self._note(node.place, KEY, f"{why}; write a runtime such as python, or keys such as runtime: python")
+            text = f"{why}; write a runtime such as python, or keys such as runtime: python"
+            if value is None and (beside := [key for key in keys if key in SandboxConfig.model_fields]):
+                text = f"{why}; put spaces before {', '.join(beside)}, so that it belongs to {KEY}"
+            self._note(node.place, KEY, text)
             return None
         try:
             return SandboxConfig.model_validate(value)
@@ -210,6 +215,10 @@ class _Reader:
                 text += "; put it in quotes if it is text"
         else:
             text = mistakes.explain(error | {"input": None if isinstance(value, Odd) else value})
+            if isinstance(value, str):
+                text += mistakes.amount(path, value)
+            if path == f"{KEY}.network" and isinstance(value, bool):
+                text += f"; write allow_network: {str(value).lower()}"
         self._note(self._places.get(path, self._places[KEY]), path, text)
 
     def _note(self, place: Place, key: str, text: str) -> None:
@@ -229,6 +238,21 @@ def _unknown(*path: str | int) -> str:
     if key in _HINTS and not group:
         return f"there is no such key; {_HINTS[key]}"
     return "there is no such key" + mistakes.suggestion(key, _GROUPS[group].model_fields)
+
+
+def _deeper(node: Mapping) -> Iterator[str]:
+    for key, value in node.pairs:
+        inner = value.pairs if isinstance(value, Mapping) else []
+        if isinstance(key, Scalar) and any(isinstance(name, Scalar) and name.text == KEY for name, _ in inner):
+            yield f"there is a key {KEY} beneath {printable(key.text)}; it counts only if nothing stands before it"
+
+
+def _outside(body: str) -> Iterator[str]:
+    """A file without frontmatter whose author seems to have meant one."""
+    for _, (_, _, line) in zip(range(_LOOKED_AT), _lines(body), strict=False):
+        if re.match(rf"\s*{KEY}\s*:", line):
+            yield f"there is a line with {KEY}, and no frontmatter: it counts between two lines ---, at the very top"
+            return
 
 
 def _near_misses(keys: list[str]) -> Iterator[str]:

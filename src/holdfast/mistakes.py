@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?`, or all there are if nothing is near and they are few."""
     names = list(known)
-    near = get_close_matches(name.lower(), names, 1, cutoff=0.6)
+    near = [one for one in names if one.startswith(f"{name.lower()}_")]
+    near = near or get_close_matches(name.lower(), names, 1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]}?"
     return f"; there are {', '.join(names)}" if len(names) <= 20 else ""
@@ -72,7 +74,7 @@ def explain(error: ErrorDetails) -> str:  # noqa: PLR0912  a table
         case "finite_number":
             return f"must be a number that ends, not {shown(value)}"
         case "tuple_type" | "list_type":
-            return f"must be a list, not {shown(value)}"
+            return f"must be a list, not {shown(value)}" + (f"; write [{value}]" if _is_word(value) else "")
         case "model_type" | "model_attributes_type" | "dict_type":
             return "must have keys of its own beneath it" + ("" if value is None else f", not {shown(value)}")
         case "value_error":
@@ -80,6 +82,28 @@ def explain(error: ErrorDetails) -> str:  # noqa: PLR0912  a table
         case "int_from_float":
             return f"must be a whole number, not {shown(value)}"
     return str(error["msg"])
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[\w.-]{1,40}", value) is not None
+
+
+def amount(key: str, text: str) -> str:
+    """What to write where somebody wrote an amount with its unit; empty if that is not what it is."""
+    found = re.fullmatch(r"(\d{1,9}) ?([a-zA-Z]{1,7})", text)
+    if not found:
+        return ""
+    for ending, units in _UNITS.items():
+        if key.endswith(ending) and (factor := units.get(found[2].lower())):
+            return f"; write {int(found[1]) * factor}"
+    return ""
+
+
+_UNITS = {
+    "_seconds": {"s": 1, "sec": 1, "seconds": 1, "m": 60, "min": 60, "minutes": 60, "h": 3600, "hours": 3600},
+    "_mb": {"m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 1024, "gi": 1024, "gib": 1024},
+    "_millicores": {"m": 1, "cpu": 1000, "cpus": 1000, "cores": 1000},
+}
 
 
 def _plain(number: float) -> str:

@@ -11,7 +11,8 @@ from .conftest import Cli
 
 pytestmark = pytest.mark.engines
 
-_COMMANDS = ("run", "open", "exec", "logs", "kill", "cp", "ls", "rm", "close", "ps", "doctor", "config", "sweep")
+_WITHOUT_SESSION = ("run", "open", "doctor", "config", "agent", "tools", "completion")
+_COMMANDS = (*_WITHOUT_SESSION, "exec", "logs", "kill", "cp", "ls", "rm", "close", "ps", "sweep")
 
 
 def examples(cli: Cli, command: str) -> list[str]:
@@ -36,7 +37,7 @@ def test_examples_run(cli: Cli, command: str) -> None:
     (cli.folder / "data.csv").write_text("a,b\n1,2\n")
     (cli.folder / "agent.prompt").write_text("---\nsandbox: python\n---\nYou compute.\n")
     (cli.folder / "coder.prompt").write_text("---\nsandbox:\n  mode: code\n---\nYou code.\n")
-    if command not in ("run", "open", "doctor", "config"):
+    if command not in _WITHOUT_SESSION:
         cli.ok("open", "--workflow", "demo")
         cli.ok("exec", "--workflow", "demo", "--detach", "-c", "echo made; sleep 300")
         cli.ok("exec", "--workflow", "demo", "-c", "mkdir build; touch old.txt build/x")
@@ -51,7 +52,7 @@ def test_examples_run(cli: Cli, command: str) -> None:
             continue  # packages need another engine: tests/dagger
         done = cli.shell(line)
         assert done.returncode == 0, (line, done.stderr)
-        assert done.stdout or command in ("cp", "rm", "run", "kill"), line
+        assert done.stdout or command in ("cp", "rm", "run", "kill", "completion"), line
 
 
 def test_doctor_tells_what_works(cli: Cli) -> None:

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import frontmatter, safeyaml
+from holdfast import aio, frontmatter, safeyaml
 from holdfast.config import SandboxConfig
 from holdfast.errors import ConfigError, Mistake
 
@@ -145,6 +145,32 @@ def test_the_example_of_the_tree() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_fit_the_schema(form: str) -> None:
     jsonschema.validate(yaml.safe_load(form), SCHEMA)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("---\nsanbox: python\n---\n", "there is a key sanbox, and none named sandbox"),
+        ("---\nSandbox: python\n---\n", "there is a key Sandbox, and none named sandbox"),
+        ("---\nmetadata:\n  sandbox: python\n---\n", "there is a key sandbox beneath metadata"),
+        ("sandbox: python\n\nYou are …\n", "and no frontmatter"),
+        ("```yaml\nsandbox: python\n```\n", "and no frontmatter"),
+    ],
+)
+async def test_an_author_who_seems_to_have_meant_a_sandbox_is_told(
+    content: str, note: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = frontmatter.parse(content)
+    assert found.sandbox is None
+    assert note in found.notes[0]
+    file = tmp_path / "agent.prompt"
+    file.write_text(content)
+    assert len(await aio.toolset(file)) == 0
+    assert note in caplog.text, "and a program that only sees that there are no tools"
+    caplog.clear()
+    for silent in ("---\nmodel: x\n---\nsandbox: in the body\n", "no word of it\n"):
+        assert frontmatter.parse(silent).notes == ()
 
 
 # --- the file around it
@@ -280,14 +306,20 @@ def test_no_content_is_more_than_a_mistake(content: bytes) -> None:
         ("sandbox: {limits: {runtime: python}}", "sandbox.limits.runtime", "directly under sandbox"),
         ("sandbox: {engine: docker}", "sandbox.engine", "HOLDFAST_ENGINE"),
         ("sandbox: {zzz: 1}", "sandbox.zzz", "there are mode, runtime"),
+        ("sandbox: {limits: {cpu: 2}}", "sandbox.limits.cpu", "did you mean cpu_millicores?"),
+        ("sandbox: {timeout_seconds: 30s}", "sandbox.timeout_seconds", "write 30"),
+        ("sandbox: {timeout_seconds: 5 min}", "sandbox.timeout_seconds", "write 300"),
+        ("sandbox: {limits: {memory_mb: 2GB}}", "sandbox.limits.memory_mb", "write 2048"),
+        ("sandbox:\nruntime: python", "sandbox", "put spaces before runtime"),
         ("sandbox:", "sandbox", "is nothing; write a runtime"),
         ("sandbox: [python]", "sandbox", "is a list; write a runtime"),
         ("sandbox: true", "sandbox", "is true; write a runtime"),
         ("sandbox: pyhton", "sandbox.runtime", "did you mean python?"),
         ("sandbox: {mode: cod}", "sandbox.mode", "did you mean code?"),
         ("sandbox: {limits: 5}", "sandbox.limits", "must have keys of its own beneath it, not 5"),
-        ("sandbox: {network: true}", "sandbox.network", "must have keys of its own"),
-        ("sandbox: {pip_packages: pandas}", "sandbox.pip_packages", "must be a list"),
+        ("sandbox: {network: true}", "sandbox.network", "must have keys of its own beneath it, not true; write allow_"),
+        ("sandbox: {pip_packages: pandas}", "sandbox.pip_packages", "must be a list, not the text"),
+        ("sandbox: {pip_packages: pandas}", "sandbox.pip_packages", "write [pandas]"),
         ("sandbox: {pip_packages: [pandas, 1.5]}", "sandbox.pip_packages[1]", "put it in quotes"),
         ("sandbox: {pip_packages: ['--index-url=http://x']}", "sandbox.pip_packages[0]", "is not a package"),
         ("sandbox: {runtime: node, npm_packages: ['git+ssh://x']}", "sandbox.npm_packages[0]", "is not a package"),

@@ -195,6 +195,9 @@ class _Events(logging.Handler):
         from opentelemetry import context
         from opentelemetry._logs import LogRecord, SeverityNumber
 
+        if record.levelno > logging.INFO:  # words for whoever sits there, which would be shown if we were not here
+            say(record.getMessage())
+            return
         told = {name.replace("_", ".", 1): value for name, value in record.__dict__.items() if _ours(name, value)}
         name = record.getMessage()
         self._target.emit(

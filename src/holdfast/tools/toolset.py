@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from .adapters import load
 from .offer import ExecutionContext, Offer
 from .session import CodeTools
 from .tool import Result, Tool, failure
+
+_LOGGER = logging.getLogger("holdfast")
 
 
 class Toolset(Sequence[Tool]):
@@ -112,7 +115,7 @@ async def toolset(
         PolicyError, ImageNotAllowed: the operator does not allow what is asked for.
         EngineUnavailable: no engine here can do it; says which lacks what.
     """
-    config = agent if isinstance(agent, SandboxConfig | None) else frontmatter.load(agent).sandbox
+    config = agent if isinstance(agent, SandboxConfig | None) else _asked(agent)
     if config is None:
         return Toolset(())
     found = settings()
@@ -135,3 +138,10 @@ async def toolset(
         return Toolset(run.tools(offer), offer=offer)
     code = CodeTools(offer)
     return Toolset(code.tools(), code, offer)
+
+
+def _asked(file: str | Path) -> SandboxConfig | None:
+    prompt = frontmatter.load(file)
+    for note in prompt.notes:
+        _LOGGER.warning("%s: %s", prompt.name, note)
+    return prompt.sandbox

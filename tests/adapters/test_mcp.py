@@ -212,6 +212,25 @@ async def test_its_end_leaves_no_program_and_no_session(engine: str, how: str, m
 
 
 @local
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_its_end_over_http_ends_the_calls_that_are_under_way(engine: str, mode: str, mark: str) -> None:
+    with serving() as served:
+        async with http_client(served, mode) as client, anyio.create_task_group() as tasks:
+
+            async def lost() -> None:
+                with pytest.raises(MCPError):
+                    await call(client, "sandbox_run", code=RUNAWAY, env={"HF_MARK": mark})
+
+            tasks.start_soon(lost)
+            await running(mark)
+            served.process.terminate()
+            await ended(mark)
+        assert await anyio.to_thread.run_sync(served.process.wait, PATIENCE) == 128 + signal.SIGTERM
+        assert served.process.stderr
+        assert all(line.startswith("holdfast: ") for line in served.process.stderr.read().splitlines())
+
+
+@local
 async def test_sessions_over_http_are_private_and_end_with_their_client(engine: str, mark: str) -> None:
     with serving("--mode", "code") as served:
         async with http_client(served, "auto") as one, http_client(served, "auto") as other:

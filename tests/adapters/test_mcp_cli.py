@@ -7,6 +7,7 @@ import os
 import shlex
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,8 +108,18 @@ def test_what_cannot_be_served_is_said(engine: str, tmp_path: Path) -> None:
     assert "cobol" in refused("--runtime", "cobol")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "cannot listen at 127.0.0.1" in refused("--http", "--port", str(taken.getsockname()[1]))
-    both = subprocess.run([HOLDFAST, "mcp", "x.prompt", "--mode", "code"], capture_output=True, text=True, check=False)
-    assert (both.returncode, "FILE says both itself" in both.stderr) == (2, True)
+    for words, said in ((["x.prompt", "--mode", "code"], "FILE says both itself"), (["--port", "0"], "are for --http")):
+        done = subprocess.run([HOLDFAST, "mcp", *words], capture_output=True, text=True, check=False)
+        assert (done.returncode, said in done.stderr) == (2, True)
+
+
+def test_a_missing_package_is_named_with_its_extra(engine: str) -> None:
+    program = "import sys; sys.modules['mcp'] = None; from holdfast.cli import main; main()"
+    for words in ([], ["--http"]):
+        command = [sys.executable, "-c", program, "mcp", *words]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (125, "")
+        assert "pip install 'holdfast[mcp]'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_client_is_told_how_to_start_or_reach_it(engine: str, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TOKEN = "HOLDFAST_MCP_TOKEN"
 _MIN_TOKEN = 16
+_HOST, _PORT = "127.0.0.1", 8765
 
 
 @click.command(
@@ -43,8 +44,10 @@ _MIN_TOKEN = 16
 @click.option("--agent-run", metavar="ID", help="Run of the agent itself.")
 @engine_option
 @click.option("--http", "over_http", is_flag=True, help="Serve HTTP, and not stdin and stdout.")
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", metavar="N", type=int, default=8765, show_default=True, help="Port; 0 takes any.")
+@click.option("--host", metavar="ADDRESS", help=f"Address to listen at; else {_HOST}.")
+@click.option(
+    "--port", metavar="N", type=click.IntRange(0, 65535), help=f"Port; else {_PORT}. 0 takes any that is free."
+)
 @click.option("--allow-host", metavar="NAME", multiple=True, help="Another name under which clients reach it.")
 @click.option("--print-config", is_flag=True, help="Print what a client's configuration needs, and end.")
 def command(
@@ -55,8 +58,8 @@ def command(
     agent_run: str | None,
     engine: str | None,
     over_http: bool,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     allow_host: tuple[str, ...],
     print_config: bool,
 ) -> int:
@@ -68,23 +71,28 @@ def command(
     """
     if file and (mode or runtime):
         raise click.UsageError("--mode and --runtime are for a server without FILE; FILE says both itself")
+    if not over_http and (host or port is not None or allow_host):
+        raise click.UsageError("--host, --port and --allow-host are for --http")
+    host, port = host or _HOST, _PORT if port is None else port
     if print_config:
         click.echo(json.dumps(_configuration(file, over_http, host, port), indent=2))
         return 0
 
     async def work() -> int:
+        from ..tools.adapters import load
         from ..tools.offer import ExecutionContext
 
-        agent = file or _default(mode, runtime)
-        context = ExecutionContext(workflow_run_id=workflow, agent_run_id=agent_run)
         try:
-            if over_http:
-                await _serve_http(agent, context, engine, host, port, allow_host)
-            else:
-                await _serve_stdio(agent, context, engine)
+            load("mcp")
         except ImportError as error:
             say(str(error))
             return FAILED
+        agent = file or _default(mode, runtime)
+        context = ExecutionContext(workflow_run_id=workflow, agent_run_id=agent_run)
+        if over_http:
+            await _serve_http(agent, context, engine, host, port, allow_host)
+        else:
+            await _serve_stdio(agent, context, engine)
         return 0
 
     return execute(work)
@@ -102,14 +110,14 @@ def _default(mode: str | None, runtime: str | None) -> SandboxConfig:
 
 
 async def _serve_stdio(agent: str | SandboxConfig, context: ExecutionContext, engine: str | None) -> None:
-    from ..tools.adapters import load
+    from ..tools.adapters import mcp_stdio
     from ..tools.toolset import toolset
 
     async with await toolset(agent, context=context, engine=engine) as tools:
         _require_tools(agent, len(tools))
         if os.isatty(0):
             say("serving MCP on stdin and stdout, for a client that starts this command; Ctrl-C ends it")
-        await load("mcp_stdio").serve(tools.as_mcp())
+        await mcp_stdio.serve(tools.as_mcp())
 
 
 async def _serve_http(
@@ -120,7 +128,7 @@ async def _serve_http(
     port: int,
     allow_host: tuple[str, ...],
 ) -> None:
-    from ..tools.adapters import load
+    from ..tools.adapters import mcp, mcp_http
     from ..tools.toolset import Toolset, toolset
 
     given = os.environ.pop(TOKEN, "")  # no process that we start needs it
@@ -129,19 +137,18 @@ async def _serve_http(
     async def make() -> Toolset:
         return await toolset(agent, context=context, engine=engine)
 
-    http = load("mcp_http")
     async with await make() as tools:
         _require_tools(agent, len(tools))
         stateful = tools.offer is not None and tools.offer.config.mode == "code"
-        server = load("mcp").server_of_connections(tools, make) if stateful else tools.as_mcp()
+        server = mcp.server_of_connections(tools, make) if stateful else tools.as_mcp()
         with _listen(host, port) as listener:
             port = listener.getsockname()[1]
             say(f"serving MCP at {_url(host, port)}; Ctrl-C ends it")
             if not given:
                 say(f"token: {token}")
                 say(f"made for this time; {TOKEN} gives it one that stays, and --print-config shows how clients use it")
-            hosts = http.names(host, port, allow_host)
-            await http.serve(server, listener, token=token, hosts=hosts, stateful=stateful)
+            hosts = mcp_http.names(host, port, allow_host)
+            await mcp_http.serve(server, listener, token=token, hosts=hosts, stateful=stateful)
 
 
 def _require_tools(agent: str | SandboxConfig, count: int) -> None:

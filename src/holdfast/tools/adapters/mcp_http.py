@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import math
 import socket
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -168,6 +169,23 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+class _Quiet:
+    """From `begin` on, no word of uvicorn and the SDK about the requests that our end cuts off."""
+
+    _LOGGERS = ("uvicorn.error", "mcp.shared.jsonrpc_dispatcher")
+
+    def begin(self) -> None:
+        for name in self._LOGGERS:
+            logging.getLogger(name).disabled = True
+
+    def __enter__(self) -> _Quiet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._LOGGERS:
+            logging.getLogger(name).disabled = False
+
+
 async def serve(
     server: Server[Any], listener: socket.socket, *, token: str, hosts: frozenset[str], stateful: bool
 ) -> None:
@@ -186,10 +204,13 @@ async def serve(
         timeout_graceful_shutdown=_END_SECONDS,
     )
     web = _Uvicorn(config)
-    async with sessions.run():
+    async with AsyncExitStack() as stack:
+        quiet = stack.enter_context(_Quiet())
+        await stack.enter_async_context(sessions.run())
         try:
             await web.serve([listener])
         finally:
+            quiet.begin()
             guard.end()
             if web.started:
                 with anyio.CancelScope(shield=True):

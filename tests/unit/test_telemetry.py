@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -149,7 +150,8 @@ def test_a_span_shows_asked_allowed_and_effective(recorded: InMemorySpanExporter
     assert decision(recorded, "sandbox_open", "memory_mb") == {"asked": 99999, "allowed": 8192, "effective": 8192}
     recorded.clear()
     config = SandboxConfig(mode="code", limits=SandboxLimits(memory_mb=99999))
-    holdfast.toolset(config, engine="fake")["sandbox_open"].call_blocking()
+    with holdfast.toolset(config, engine="fake") as tools:
+        tools["sandbox_open"].call_blocking()
     assert decision(recorded, "sandbox_open", "memory_mb") == {"asked": 99999, "allowed": 8192, "effective": 8192}
 
 
@@ -321,14 +323,15 @@ def test_a_tool_call_is_one_span_that_names_its_caller(recorded: InMemorySpanExp
     who = {"workflow_run_id": "wf_9", "agent_run_id": "run_9", "agent_name": "coder", "environment": "production"}
     told = {f"sandbox.{name}": value for name, value in who.items()}
     exec_id = ""
-    tools = holdfast.toolset(SandboxConfig(mode="code"), engine="fake", context=WHO)
-    for name, arguments in CALLS:
-        recorded.clear()
-        result = tools[name].call_blocking({**arguments, **({"exec_id": exec_id} if "exec_id" in arguments else {})})
-        assert result["ok"], result
-        exec_id = result.get("exec_id", exec_id)
-        assert [span.name for span in recorded.get_finished_spans()] == [name]
-        assert attributes(recorded, name).items() >= (told | {"sandbox.engine": "fake"}).items()
+    with holdfast.toolset(SandboxConfig(mode="code"), engine="fake", context=WHO) as tools:
+        for name, arguments in CALLS:
+            recorded.clear()
+            known = {"exec_id": exec_id} if "exec_id" in arguments else {}
+            result = tools[name].call_blocking({**arguments, **known})
+            assert result["ok"], result
+            exec_id = result.get("exec_id", exec_id)
+            assert [span.name for span in recorded.get_finished_spans()] == [name]
+            assert attributes(recorded, name).items() >= (told | {"sandbox.engine": "fake"}).items()
     recorded.clear()
     holdfast.toolset(SandboxConfig(runtime="python"), engine="fake", context=WHO)["sandbox_run"].call_blocking(
         {"code": "1"}
@@ -346,9 +349,9 @@ def test_a_call_that_is_refused_has_its_span_too(recorded: InMemorySpanExporter,
 
 
 def test_a_tool_that_must_open_its_session_first(recorded: InMemorySpanExporter, fake: FakeEngine) -> None:
-    tools = holdfast.toolset(SandboxConfig(mode="code"), engine="fake")
-    tools["sandbox_fs_list"].call_blocking()
-    opened, listed = recorded.get_finished_spans()
+    with holdfast.toolset(SandboxConfig(mode="code"), engine="fake") as tools:
+        tools["sandbox_fs_list"].call_blocking()
+        opened, listed = recorded.get_finished_spans()
     assert (opened.name, listed.name) == ("sandbox_open", "sandbox_fs_list")
     assert opened.parent is not None and opened.parent.span_id == _id(listed)
     assert (listed.attributes or {})["sandbox.entries"] == 0
@@ -419,6 +422,31 @@ def test_log_events_of_code_mode(fake: FakeEngine, caplog: pytest.LogCaptureFixt
     assert started.__dict__["sandbox_exec_id"] == process.id
 
 
+# --- what is documented
+
+
+def test_every_name_is_in_the_document(
+    recorded: InMemorySpanExporter, fake: FakeEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with caplog.at_level(logging.INFO, "holdfast"):
+        run("fail")
+        with holdfast.open_session(runtime="bash", engine="fake") as box:
+            everything(box, tmp_path)
+        config = SandboxConfig(runtime="python")
+        holdfast.toolset(config, engine="fake", context=WHO)["sandbox_run"].call_blocking({"code": 5})
+    found = recorded.get_finished_spans()
+    names = {span.name for span in found}
+    names |= {
+        re.sub(r"(asked|allowed|effective)\..*", r"\1.NAME", key) for span in found for key in span.attributes or ()
+    }
+    names |= set(telemetry._COUNTERS) | set(telemetry._DURATIONS)
+    for record in events(caplog):
+        names |= {record.message, *(key for key in record.__dict__ if key.startswith("sandbox_"))}
+    assert len(names) > 60
+    document = (Path(__file__).parents[2] / "docs/telemetry.md").read_text()
+    assert not {name for name in names if f"`{name}`" not in document}
+
+
 # --- what is in none of them: T57
 
 
@@ -462,8 +490,7 @@ def test_a_named_secret_is_in_nothing_that_leaves_a_tool(
     config = SandboxConfig(mode="code", secrets=("API_TOKEN",))
     who = holdfast.ExecutionContext(workflow_run_id="wf", agent_name="bot hunter2-hunter2")
     secret = "hunter2-hunter2"
-    with caplog.at_level(logging.DEBUG):
-        tools = holdfast.toolset(config, engine="fake", context=who)
+    with caplog.at_level(logging.DEBUG), holdfast.toolset(config, engine="fake", context=who) as tools:
         results = [
             tools[name].call_blocking(arguments)
             for name, arguments in (
@@ -489,7 +516,6 @@ def test_a_named_secret_is_in_nothing_that_leaves_a_tool(
     told += "".join(str(record.__dict__) for record in caplog.records)
     assert "bot ***" in told
     assert "hunter2" not in told
-    tools["sandbox_close"].call_blocking()
 
 
 def test_without_opentelemetry_nothing_of_it_is_imported() -> None:

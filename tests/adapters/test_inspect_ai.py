@@ -16,8 +16,16 @@ from typing import Any
 
 import anyio
 import pytest
-from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError, SandboxUserUnsupportedError
+from inspect_ai.util import (
+    ExecCompleted,
+    ExecRemoteStreamingOptions,
+    ExecStdout,
+    OutputLimitExceededError,
+    SandboxUnavailableError,
+    SandboxUserUnsupportedError,
+)
 from inspect_ai.util._sandbox import self_check
+from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
 
 from holdfast import aio, errors
@@ -62,23 +70,25 @@ async def checked(box: HoldfastSandbox) -> dict[str, BaseException | None]:
 
 @only_docker
 async def test_inspects_own_checks_pass_unmodified(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As somebody who is not root, which some of them need; all but one of them also where there is nobody else."""
+    """As root, as somebody else, and in `strict`, where there is nobody else to be."""
     found: dict[str, dict[str, BaseException | None]] = {}
 
-    async def check(profile: str, box: HoldfastSandbox) -> None:
-        assert box.session.effective.profile == profile
-        found[profile] = await checked(box)
+    async def check(what: str, box: HoldfastSandbox) -> None:
+        found[what] = await checked(box)
 
     monkeypatch.setenv("HOLDFAST_PROFILE", "strict")
     async with sample() as strict:
+        assert strict.session.effective.profile == "strict"
         monkeypatch.setenv("HOLDFAST_PROFILE", "standard")
-        async with sample(user="1000") as standard, anyio.create_task_group() as tasks:
+        async with sample() as root, sample(user="1000") as user, anyio.create_task_group() as tasks:
             tasks.start_soon(check, "strict", strict)
-            tasks.start_soon(check, "standard", standard)
-    passed = {profile: [name for name, error in results.items() if error is None] for profile, results in found.items()}
-    assert len(passed["standard"]) == 44, found["standard"]
-    assert len(passed["strict"]) == 43, found["strict"]
-    assert isinstance(found["strict"]["test_exec_as_user"], SandboxUserUnsupportedError)
+            tasks.start_soon(check, "root", root)
+            tasks.start_soon(check, "user", user)
+    assert {what: len(results) for what, results in found.items()} == {"root": 44, "user": 44, "strict": 44}
+    failed = {(what, name): error for what in found for name, error in found[what].items() if error is not None}
+    switching = failed.pop(("strict", "test_exec_as_user"))
+    assert isinstance(switching, SandboxUserUnsupportedError)
+    assert failed == {}
 
 
 async def test_a_command_that_is_late_or_cancelled_leaves_no_process(box: HoldfastSandbox, mark: str) -> None:
@@ -181,6 +191,18 @@ async def test_programs_run_as_the_user_of_the_configuration(engine: str) -> Non
         async with sample(user="nobody-here"):
             pass
     assert await aio.list_sessions(engine) == []
+
+
+@only_docker
+async def test_inspects_own_tools_find_their_server_again(box: HoldfastSandbox) -> None:
+    """They are put into the sandbox, and start a server there; each poll of a program is a command of its own."""
+    inside = SandboxEnvironmentProxy(box)
+    process = await inside.exec_remote(
+        ["sh", "-c", "read word; echo $word; exit 3"], ExecRemoteStreamingOptions(stdin_open=True)
+    )
+    await process.write_stdin("hello\n")
+    assert [event async for event in process] == [ExecStdout("hello\n"), ExecCompleted(3)]
+    assert (await inside.exec_remote(["echo", "again"], stream=False)).stdout == "again\n"
 
 
 @only_local

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import re
 import secrets
 import shlex
 import stat
@@ -44,6 +45,9 @@ from .options import SessionOptions
 WORKFLOW = "inspect_ai"
 _MOST_KEPT_BYTES = 64 << 20
 """of one stream; the guest keeps it in memory"""
+
+_SERVER = ["inspect-sandbox-tools", "start-server"]
+_AND_SAY, _SAID = '"$@"; echo "ended with $?"', re.compile(rb"ended with (\d+)\n\Z")
 
 
 class HoldfastConfig(SessionOptions):
@@ -146,6 +150,8 @@ class HoldfastSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         """As Inspect's contract has it. What timed out is not tried again: the guest keeps the time, so that it was no
         hiccup of a connection; and what a command did before is done."""
+        if [posixpath.basename(word) for word in cmd] == _SERVER:
+            return await self._start_server(cmd, user)
         kept = min(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE, _MOST_KEPT_BYTES)
         home = {"HOME": self.session.effective.workspace} if self._user and user is None else {}
         with answers.unavailable():
@@ -167,6 +173,30 @@ class HoldfastSandbox(SandboxEnvironment):
             except (errors.ExecError, errors.FileError, errors.InvalidRequest) as error:
                 return answers.not_started(error)
         return answers.result(ended)
+
+    async def _start_server(self, cmd: list[str], user: str | None) -> ExecResult[str]:
+        """Inspect's own tools leave a server behind, to which their later commands talk. An exec ends with all that it
+        has started; so this one goes on, until the session ends or the longest time that the operator allows."""
+        with answers.unavailable():
+            process = await self.session.start(
+                ["/bin/sh", "-c", _AND_SAY, "sh", *cmd],
+                user=user or self._user,
+                timeout=settings().max_timeout,
+                keep_background=True,
+            )
+            try:
+                said, since = b"", 0
+                while not (found := _SAID.search(said)):
+                    read = await process.read(since, wait=10)
+                    said, since = said + read.stdout + read.stderr, read.next
+                    if read.ended:
+                        return answers.result(await process.wait())
+            except BaseException:
+                with anyio.move_on_after(10, shield=True):
+                    await process.kill()
+                raise
+        code = int(found[1])
+        return ExecResult(code == 0, code, "", said[: found.start()].decode(errors="replace"))
 
     # --- files: where a user is configured, by programs with the user's rights; else in the workspace by the guest, so
     # that no program that an agent may have replaced has a hand in what a scorer reads

@@ -1,7 +1,7 @@
 """LangChain's own suite for sandboxes, unmodified, against our deepagents backend on Docker.
 
 Its name keeps it out of our own run: it needs plugins that are off there. `test_deepagents.py` runs it. Its files are
-in /tmp, which is not our workspace. One test wants to be refused a file, so its programs must not be root: `strict`.
+in /tmp, which is not our workspace.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ async def test_an_agent_works_in_a_sandbox_that_goes_with_its_run(engine: str) -
     calls = [
         function_call("exec_command", {"cmd": "python3 sum.py > out; cat out; echo $WHO"}, call_id="1"),
         function_call("exec_command", {"cmd": "cat out; exit 3"}, call_id="2"),
-        function_call("exec_command", {"cmd": "sleep 1000", "yield_time_ms": 300}, call_id="3"),
+        function_call("exec_command", {"cmd": "no\0thing"}, call_id="3"),
     ]
     agent = SandboxAgent(
         "tester",
@@ -68,7 +68,7 @@ async def test_an_agent_works_in_a_sandbox_that_goes_with_its_run(engine: str) -
     assert done.final_output == "done"
     assert "42\nme\n" in first and "exited with code 0" in first
     assert "42\n" in second and "exited with code 3" in second
-    assert "timed out" in third
+    assert "invalid_request" in third and "exited with code 125" in third
     assert await anyio.to_thread.run_sync(sessions) == 0
 
 
@@ -84,6 +84,63 @@ async def test_a_command_whose_time_is_over_leaves_no_process(box: SandboxSessio
 async def test_a_cancelled_command_leaves_no_process(box: SandboxSession, mark: str) -> None:
     assert not await left_after_cancelling(lambda: box.exec(RUNAWAYS), mark)
     assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+
+@only_local
+async def test_an_agent_talks_to_a_program_that_goes_on(engine: str, mark: str) -> None:
+    """And what it has left running ends with its run."""
+    ask = "printf 'who? '; read name; echo hello $name; sleep 1000"
+    calls = [
+        ("exec_command", {"cmd": ask, "tty": True, "yield_time_ms": 300}),
+        ("write_stdin", {"session_id": 1000, "chars": "me\n", "yield_time_ms": 300}),
+        ("write_stdin", {"session_id": 1000, "chars": "\x03", "yield_time_ms": 5000}),
+        ("write_stdin", {"session_id": 1000, "chars": ""}),
+        ("exec_command", {"cmd": RUNAWAYS, "yield_time_ms": 1}),
+        ("write_stdin", {"session_id": 1001, "chars": "me"}),
+    ]
+    steps = [[function_call(name, asked, call_id=f"c{at}")] for at, (name, asked) in enumerate(calls)]
+    agent = SandboxAgent("tester", model=ScriptedModel([*steps, [assistant_message("done")]]))
+    options = SessionOptions(env={"HF_MARK": mark})
+    sandbox = SandboxRunConfig(client=SandboxClient(), options=options)
+    done = await Runner.run(agent, "go on", run_config=RunConfig(tracing_disabled=True, sandbox=sandbox))
+    said = [str(item.output) for item in done.new_items if isinstance(item, ToolCallOutputItem)]
+    assert "session ID 1000" in said[0] and "who? " in said[0]
+    assert "hello me" in said[1]
+    assert "exited with code 130" in said[2]
+    assert "write_stdin failed" in said[3]
+    assert "session ID 1001" in said[4] and "stdin is not available" in said[5]
+    assert not await host.gone(mark)
+
+
+async def test_a_cancelled_start_leaves_no_process(box: SandboxSession, mark: str) -> None:
+    assert not await left_after_cancelling(lambda: box.pty_exec_start(RUNAWAYS, yield_time_s=60), mark)
+
+
+@only_local
+async def test_a_program_that_goes_on_is_looked_at_until_it_ends(box: SandboxSession) -> None:
+    begun = await box.pty_exec_start("echo é; sleep 1; echo 2 >&2; exit 7", yield_time_s=0.2)
+    assert (begun.exit_code, begun.output) == (None, "é\n".encode())
+    assert begun.process_id is not None
+    ended = await box.pty_write_stdin(session_id=begun.process_id, chars="", yield_time_s=60)
+    assert (ended.process_id, ended.exit_code, ended.output) == (None, 7, b"2\n")
+    quick = await box.pty_exec_start("cat; echo 1", yield_time_s=60)
+    assert (quick.process_id, quick.exit_code, quick.output) == (None, 0, b"1\n")
+    short = await box.pty_exec_start("seq 100000", yield_time_s=60, max_output_tokens=10)
+    assert (short.exit_code, short.output[:4], len(short.output) < 1000) == (0, b"1\n2\n", True)
+
+
+@only_local
+async def test_output_that_nobody_read_in_time_is_missed_aloud(box: SandboxSession) -> None:
+    begun = await box.pty_exec_start("sleep 1; seq 3000000; touch over", yield_time_s=0.1)
+    assert begun.process_id is not None
+    await box.exec("until [ -e over ]; do sleep 0.05; done")
+    rest = await box.pty_write_stdin(session_id=begun.process_id, chars="", yield_time_s=60)
+    text = rest.output
+    while rest.exit_code is None:
+        rest = await box.pty_write_stdin(session_id=begun.process_id, chars="", yield_time_s=60)
+        text += rest.output
+    assert b"bytes of output are missing here" in text
+    assert text.startswith(b"1\n2\n") and text.endswith(b"3000000\n")
 
 
 @only_local

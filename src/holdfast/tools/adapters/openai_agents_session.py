@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +22,7 @@ from agents.sandbox import (
     WorkspaceReadNotFoundError,
 )
 from agents.sandbox.session import BaseSandboxSession, SandboxSessionState
+from agents.sandbox.session.pty_types import PtyExecUpdate
 
 from ... import errors
 from ...code.session import Session
@@ -29,17 +31,21 @@ from ...results import EndCause
 from ...results import ExecResult as Ended
 from ...sync import awaited
 from .. import shown
+from ..tool import failure
 from . import anywhere
+from .openai_agents_programs import FAILED, Programs, told
 
 _TOLD_BYTES = 1 << 20
 """of each stream of a command that a model asked for"""
 _KEPT_BYTES = 16 << 20
 """of each stream of a program that the SDK started for itself; more is an error"""
+_YIELD_SECONDS, _POLL_SECONDS = 10.0, 0.25
+"""as with the SDK's own sandboxes"""
 _FILE_BYTES = 256 << 20
 _ARCHIVE_BYTES = 4 << 30
 _IN_MEMORY_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
-_NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 _T = TypeVar("_T")
 
@@ -53,6 +59,7 @@ class HoldfastSession(BaseSandboxSession):
         self.state = state
         self._session = session
         self._opened = opened
+        self._programs = Programs(session)
         self._set_start_state_preserved(not session.created)
         if session.created:
             state.workspace_root_ready = False
@@ -110,8 +117,38 @@ class HoldfastSession(BaseSandboxSession):
         except errors.NotExecutable as error:
             return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=_NOT_EXECUTABLE)
         except errors.SandboxError as error:
+            if cut:  # an exception would end the agent's run
+                return ExecResult(stdout=b"", stderr=json.dumps(failure(error)).encode(), exit_code=FAILED)
             raise ExecTransportError(command=words, cause=error, message=str(error)) from error
         return _told(ended, words, timeout, cut)
+
+    # --- programs that go on meanwhile
+
+    def supports_pty(self) -> bool:
+        return True
+
+    async def pty_exec_start(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: bool | list[str] = True,
+        user: str | User | None = None,
+        tty: bool = False,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        words = self._prepare_exec_command(*command, shell=shell, user=None)
+        seconds = _YIELD_SECONDS if yield_time_s is None else yield_time_s
+        return await awaited(partial(self._programs.start, words, _name(user), tty, seconds, max_output_tokens))
+
+    async def pty_write_stdin(
+        self, *, session_id: int, chars: str, yield_time_s: float | None = None, max_output_tokens: int | None = None
+    ) -> PtyExecUpdate:
+        seconds = _POLL_SECONDS if yield_time_s is None else yield_time_s
+        return await awaited(partial(self._programs.write, session_id, chars, seconds, max_output_tokens))
+
+    async def pty_terminate_all(self) -> None:
+        await awaited(self._programs.end_all)
 
     # --- files
 
@@ -187,15 +224,15 @@ def _told(ended: Ended, words: list[str], timeout: float | None, cut: bool) -> E
     if ended.end_cause is EndCause.TIMEOUT:
         spent = timeout if timeout is not None else ended.duration_ms / 1000
         raise ExecTimeoutError(command=words, timeout_s=spent)
-    if ended.exit_code is None and ended.signal is None:
+    code, note = told(ended)
+    if code == FAILED and ended.exit_code is None and not cut:
         raise ExecTransportError(command=words, message=f"the command ended by {ended.end_cause.value}")
     if ended.truncated and not cut:
         raise ExecTransportError(command=words, message=f"the command wrote more than {_KEPT_BYTES} bytes")
     stdout, stderr = (
         shown.output(one).encode() if one.truncated else one.kept for one in (ended.stdout_output, ended.stderr_output)
     )
-    code = ended.exit_code if ended.exit_code is not None else _BY_SIGNAL + (ended.signal or 0)
-    return ExecResult(stdout=stdout, stderr=stderr, exit_code=code)
+    return ExecResult(stdout=stdout, stderr=stderr + note.encode(), exit_code=code)
 
 
 def _name(user: str | User | None) -> str | None:

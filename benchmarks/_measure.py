@@ -163,13 +163,13 @@ async def in_turns(
     out = rows_with_goals(rows, "ms", goals)
     working = dict(rows)
     for name in rows if warm_up else ():
-        for _ in range(3):
+        for _ in range(1 if quick() else 3):
             took = await _timed(name, working)
             if took is None or took > 200:
                 break
     end = time.monotonic() + (seconds or (6 if quick() else 25))
     for number in range(rounds):
-        if number >= 3 and time.monotonic() > end:
+        if number >= (2 if quick() else 3) and time.monotonic() > end:
             break
         for name in list(working):
             took = await _timed(name, working)

@@ -32,6 +32,8 @@ FILES = {
     "smolagents": "smolagents_docker.py",
 }
 NAMES = tuple(FILES)
+DAGGER_SDK = "Dagger SDK"
+FILES[DAGGER_SDK] = "dagger_sdk.py"  # a floor: it is measured whatever peers are asked for
 _IN_IMAGE = {
     "SWE-ReX": (["swe-rex==1.4.0"], []),
     "smolagents": (
@@ -238,6 +240,8 @@ class Driver:
 async def peers(*needed: str, opened: bool = True, timeout: int | None = None) -> AsyncIterator[list[Driver]]:
     """Those that were asked for and can do all of this, each with an open sandbox; why the others are not here is said."""
     found: list[Driver] = []
+    if chosen_peers():
+        progress(f"starting {', '.join(chosen_peers())}")
     async with contextlib.AsyncExitStack() as stack:
         for name in chosen_peers():
             try:
@@ -245,7 +249,6 @@ async def peers(*needed: str, opened: bool = True, timeout: int | None = None) -
                 if missing := set(needed) - set(driver.can):
                     leave_out(name, f"its API has no {' and no '.join(sorted(missing))}")
                     continue
-                progress(f"{name} {driver.version}")
                 if opened:
                     await driver.ask("open")
             except NotHere as error:
@@ -253,3 +256,19 @@ async def peers(*needed: str, opened: bool = True, timeout: int | None = None) -
             else:
                 found.append(driver)
         yield found
+
+
+@asynccontextmanager
+async def dagger_sdk() -> AsyncIterator[list[Driver]]:
+    """It, connected to the engine; nothing where the peers' environment was not made."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            if not python().exists():
+                raise NotHere("the peers' environment was not made: python -m benchmarks makes it")
+            driver = await stack.enter_async_context(Driver.started(DAGGER_SDK))
+            await driver.ask("open")
+        except NotHere as error:
+            leave_out(DAGGER_SDK, str(error))
+            yield []
+        else:
+            yield [driver]

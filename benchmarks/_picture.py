@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -19,7 +20,7 @@ LEFT, RIGHT = 212, 610
 LINE, HEAD = 24, 58
 LOG_FROM = 12
 """where the largest is so many times the smallest, the axis is logarithmic"""
-PLOT_RIGHT, PLOT_HEIGHT = 640, 230
+PLOT_RIGHT, PLOT_HEIGHT = 615, 230
 
 LIGHT = {"ground": "#ffffff", "text": "#1f2328", "soft": "#59636e", "grid": "#e4e8ec", "ours": "#0b6bcb",
          "floor": "#6e7781", "peer": "#bc5a1a"}
@@ -85,6 +86,10 @@ def amount(value: float, unit: str) -> str:
     return f"{number(value)} {unit}"
 
 
+def tick_label(value: float, unit: str) -> str:
+    return f"{value / 1000:g} s" if unit == "ms" and value >= 1000 else f"{value:g} {unit}"
+
+
 def size(value: float) -> str:
     """Of bytes, or a plain count."""
     for factor, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
@@ -97,25 +102,34 @@ def picture(answer: Answer) -> str:
     """The whole SVG document."""
     panels = panels_of(answer.rows)
     parts: list[str] = []
-    y = HEAD
+    title = textwrap.wrap(answer.question, 88)
+    y = HEAD + 20.0 * (len(title) - 1)
+    under = y - 11
     for case, rows in panels:
         drawn, height = (_lines if any(row.at is not None for row in rows) else _dots)(case, rows, y)
         parts += drawn
         y += height + 14
-    engines = " · ".join(answer.engines)
-    title = answer.question if len(answer.question) < 92 else answer.question[:90].rsplit(" ", 1)[0] + " …"
     style = f"{_style(LIGHT)} @media (prefers-color-scheme: dark) {{ {_style(DARK)} }}"
+    y = round(y)
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img" '
         f"font-family=\"'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', sans-serif\" font-size=\"12.5\">",
         f"<title>{escape(answer.question)}</title>",
         f"<style>{style}</style>",
         f'<rect class="ground" width="{WIDTH}" height="{y}" rx="6"/>',
-        _text(20, 28, title, "text", size_=15, bold=True),
-        _text(20, 47, f"{engines + ' · ' if engines else ''}point: median, bar: its 95% confidence, whisker: 95th percentile", "soft", size_=11.5),
+        *(_text(20, 28 + 20 * index, line, "text", size_=15, bold=True) for index, line in enumerate(title)),
+        _key(under),
         *parts,
         "</svg>\n",
     ])
+
+
+def _key(y: float) -> str:
+    """What colours and marks mean, in one line."""
+    words = [("ours", "● Holdfast"), ("peer", "● a peer"), ("floor", "● a floor")]
+    spans = "".join(f'<tspan class="{kind}" font-weight="600">{text}</tspan>  ' for kind, text in words)
+    marks = "point: median · thick: 95% confidence of it · whisker: 95th percentile"
+    return f'<text class="soft" x="20" y="{y}" font-size="11.5" xml:space="preserve">{spans}  {marks}</text>'
 
 
 def panels_of(rows: Sequence[Measured]) -> list[tuple[str, list[Measured]]]:
@@ -153,7 +167,7 @@ def _dots(case: str, rows: list[Measured], top: float) -> tuple[list[str], float
     bottom = first + LINE * len(rows)
     for tick in scale.ticks():
         out.append(_rule(scale.at(tick), first, scale.at(tick), bottom, "grid"))
-        out.append(_text(scale.at(tick), bottom + 13, amount(tick, unit), "soft", anchor="middle", size_=10.5))
+        out.append(_text(scale.at(tick), bottom + 13, tick_label(tick, unit), "soft", anchor="middle", size_=10.5))
     best = next((row.median for row in rows if row.who == "ours"), None)
     for index, row in enumerate(rows):
         y = first + LINE * index + LINE / 2
@@ -171,7 +185,7 @@ def _dots(case: str, rows: list[Measured], top: float) -> tuple[list[str], float
 
 def _beside(row: Measured, best: float | None) -> str:
     if row.ratio is not None:
-        return f"{row.ratio:.2f}× {_short(row.baseline or '', 14)}"
+        return f"{row.ratio:.2f}× {_short(row.baseline or '', 18)}"
     if row.who == "peer" and best:
         times = best / row.median if row.unit == "op/s" and row.median else row.median / best
         return f"{times:.3g}× our best" if times < 10 else f"{times:.0f}× our best"
@@ -185,7 +199,6 @@ def _short(name: str, most: int = 30) -> str:
 def _lines(case: str, rows: list[Measured], top: float) -> tuple[list[str], float]:
     """A line for each contender, named at its end."""
     unit = rows[0].unit
-    across = axis([row.at for row in rows if row.at is not None], LEFT - 140, PLOT_RIGHT)
     spread = [row.at for row in rows if row.at]
     across = Axis(min(spread), max(spread), LEFT - 140, PLOT_RIGHT, max(spread) / min(spread) >= 4)
     first, bottom = top + 30, top + 30 + PLOT_HEIGHT
@@ -193,7 +206,7 @@ def _lines(case: str, rows: list[Measured], top: float) -> tuple[list[str], floa
     out = [_heading(case, unit, up, top)]
     for tick in up.ticks():
         out.append(_rule(across.start, up.at(tick), across.end, up.at(tick), "grid"))
-        out.append(_text(across.start - 8, up.at(tick) + 4, amount(tick, unit), "soft", anchor="end", size_=10.5))
+        out.append(_text(across.start - 8, up.at(tick) + 4, tick_label(tick, unit), "soft", anchor="end", size_=10.5))
     for at in sorted(set(spread)):
         out.append(_text(across.at(at), bottom + 16, size(at), "soft", anchor="middle", size_=10.5))
     series: dict[str, list[Measured]] = {}
@@ -211,13 +224,13 @@ def _lines(case: str, rows: list[Measured], top: float) -> tuple[list[str], floa
             out.append(_rule(x, up.at(row.low), x, up.at(row.high), f"{kind}-line", 1))
             out.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>')
         ends.append((places[-1][1], ordered[-1]))
-    free = first
     for y, row in _apart(ends):
         x = across.at(row.at or 0)
-        free = y
-        out.append(_rule(x + 5, up.at(row.median), PLOT_RIGHT + 18, free, "grid"))
-        words = f"{_short(row.name, 22)}  {amount(row.median, unit)}"
-        out.append(_text(PLOT_RIGHT + 22, free + 4, words, row.who, bold=row.who == "ours", size_=11.5))
+        out.append(_rule(x + 5, up.at(row.median), PLOT_RIGHT + 18, y, "grid"))
+        words = f"{_short(row.name, 22)} {amount(row.median, unit)}"
+        if row.at != max(spread):
+            words += f" ({size(row.at or 0)})"
+        out.append(_text(PLOT_RIGHT + 22, y + 4, words, row.who, bold=row.who == "ours", size_=11.5))
     return out, PLOT_HEIGHT + 52
 
 

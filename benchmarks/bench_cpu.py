@@ -89,4 +89,4 @@ async def _cost(work: Work, seconds: float, idle: float) -> float:
 
 
 if __name__ == "__main__":
-    main((__doc__ or "").splitlines()[0], measure, rounds=5, engines=("local", "docker"))
+    main((__doc__ or "").splitlines()[0], measure, rounds=5, engines=("local", "docker"), quick_rounds=1)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from _floors import RawContainer, raw_container
 from _measure import Contest, Row, chosen_engines, main, quick
-from _peers import peers
+from _peers import Driver, peers
 
 from holdfast import Limits, aio
 
@@ -34,7 +34,7 @@ async def measure(rounds: int) -> list[Row]:
             for engine in chosen_engines()
         }
         raw = stack.enter_context(raw_container()) if "docker" in boxes else None
-        found = [peer for peer in await stack.enter_async_context(peers("write", "read"))]
+        found = await stack.enter_async_context(peers("write", "read"))
         for size in SMALL:
             into, out = Contest("write", size), Contest("read", size)
             content = b"x" * size
@@ -47,8 +47,8 @@ async def measure(rounds: int) -> list[Row]:
                 into.floor("Docker API: archive", partial(_put_bytes, raw, content))
                 out.floor("Docker API: archive", partial(_get, raw))
             for peer in found:
-                into.peer(peer.name, partial(peer.time, "write", name="file", size=size))
-                out.peer(peer.name, partial(peer.time, "read", name="file", size=size))
+                into.peer(_name(peer), partial(peer.time, "write", name="file", size=size))
+                out.peer(_name(peer), partial(peer.time, "read", name="file", size=size))
             for contest in (into, out):
                 rows += await contest.in_turns(rounds, 12)
         for size in LARGE[:1] if quick() else LARGE:
@@ -72,6 +72,10 @@ async def _large(boxes: dict[str, aio.Session], raw: RawContainer | None, folder
         into.floor("Docker API: archive", partial(_put_file, raw, source))
         out.floor("Docker API: archive", partial(_get_file, raw, target))
     return [row for contest in (into, out) for row in await contest.in_turns(rounds, 20)]
+
+
+def _name(peer: Driver) -> str:
+    return f"{peer.name}: bind mount" if peer.shares_files else peer.name
 
 
 async def _write(path: Path, content: bytes) -> None:
@@ -118,4 +122,4 @@ async def _get_file(raw: RawContainer, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main((__doc__ or "").splitlines()[0], measure, rounds=40, engines=("local", "docker"))
+    main((__doc__ or "").splitlines()[0], measure, rounds=40, engines=("local", "docker"), quick_rounds=3)

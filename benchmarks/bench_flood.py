@@ -52,16 +52,16 @@ class _Watch:
 
     def __init__(self, what: dict[str, int | str]) -> None:
         self.what = what
+        self.before = {name: memory_mb("VmRSS", process) for name, process in what.items()}
 
     async def during(self, work: Work) -> tuple[float, dict[str, float]]:
-        """Milliseconds, and megabytes of each over what it held before."""
-        before = {name: memory_mb("VmRSS", process) for name, process in self.what.items()}
+        """Milliseconds, and megabytes of each over what it held at first."""
         for process in self.what.values():
             reset_peak(process)
         started = time.perf_counter()
         await work()
         took = (time.perf_counter() - started) * 1000
-        return took, {n: max(0.0, memory_mb("VmHWM", process) - before[n]) for n, process in self.what.items()}
+        return took, {n: max(0.0, memory_mb("VmHWM", process) - self.before[n]) for n, process in self.what.items()}
 
 
 async def measure(rounds: int) -> list[Row]:
@@ -102,6 +102,7 @@ async def _sessions(stack: AsyncExitStack) -> list[tuple[str, _Watch, Work]]:
         what: dict[str, int | str] = {"client": "self"}
         if engine == "dagger":
             point_to_the_testbed()
+            await aio.run("pass", engine="dagger")  # what is loaded once is not the flood's
             work: Work = partial(aio.run, PYTHON, engine="dagger")
         else:
             box = await stack.enter_async_context(aio.open_session(engine=engine))
@@ -110,7 +111,6 @@ async def _sessions(stack: AsyncExitStack) -> list[tuple[str, _Watch, Work]]:
                 what["guest"] = guest
             if engine == "docker" and (daemon := _pid_of("dockerd")):
                 what["daemon"] = daemon
-        await work()  # what is loaded and kept once is not the flood's
         found.append((f"holdfast, {engine}", _Watch(what), work))
     return found
 

@@ -54,4 +54,4 @@ async def measure(rounds: int) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", measure, rounds=20)
+    main(__doc__ or "", measure, rounds=20, quick_rounds=2)

@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,14 @@ class _Served:
     async def python(self, code: str) -> dict[str, Any]:
         return await self._timed(self._peer.python, code)
 
+    async def call(self, name: str, words: dict[str, Any]) -> dict[str, Any]:
+        """What only this peer has."""
+
+        async def it() -> None:
+            await _call(partial(getattr(self._peer, name), **words))
+
+        return await self._timed(it)
+
     async def write(self, name: str, size: int) -> dict[str, Any]:
         if len(self._content) != size:
             self._content = b"x" * size
@@ -144,15 +153,16 @@ class _Served:
 
         return await self._timed(to_its_end)
 
-    async def many(self, at_once: int, each: int, argv: list[str]) -> dict[str, Any]:
+    async def many(self, at_once: int, each: int, what: str, words: list[Any]) -> dict[str, Any]:
         """So many at once, each again and again. What blocks runs in threads."""
+        function = getattr(self._peer, what)
 
         async def repeat() -> None:
             for _ in range(each):
-                if inspect.iscoroutinefunction(self._peer.exec):
-                    await self._peer.exec(argv)
+                if inspect.iscoroutinefunction(function):
+                    await function(*words)
                 else:
-                    await anyio.to_thread.run_sync(self._peer.exec, argv, limiter=limiter)
+                    await anyio.to_thread.run_sync(function, *words, limiter=limiter)
 
         async def together() -> None:
             async with anyio.create_task_group() as tasks:

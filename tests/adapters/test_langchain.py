@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 import holdfast
-from holdfast import Toolset
+from holdfast import Toolset, aio
 from holdfast.config import SandboxConfig
 
 from .runaways import RUNAWAYS, left_after_cancelling
@@ -78,6 +78,15 @@ def test_a_session_lives_on_between_blocking_calls_and_event_loops(code: Toolset
     assert answers(agent.invoke(ASKED))[0].artifact["ok"]
     assert answers(anyio.run(run))[0].artifact["stdout"] == "4"
     assert answers(anyio.run(run))[0].artifact["contents"] == "42\n"
+
+
+@only_local
+async def test_a_toolset_may_be_made_and_closed_in_the_agent_s_own_loop(engine: str) -> None:
+    async with await aio.toolset(SandboxConfig(mode="code")) as opened:
+        agent = create_agent(Script(call("sandbox_exec", command="echo 42"), say("done")), opened.as_langchain())
+        assert answers(await agent.ainvoke(ASKED))[0].artifact["stdout"] == "42\n"
+        assert len(await aio.list_sessions(engine)) == 1
+    assert not await aio.list_sessions(engine)
 
 
 @only_local

@@ -230,6 +230,26 @@ async def test_a_session_that_is_gone_is_made_again_from_its_snapshot(engine: st
 
 
 @only_local
+async def test_a_sandbox_that_went_away_is_told_to_the_model_and_raised_at_the_sdk(box: SandboxSession) -> None:
+    begun = await box.pty_exec_start("sleep 1000", yield_time_s=0.1)
+    assert begun.process_id is not None and await box.running()
+    assert await anyio.to_thread.run_sync(lambda: holdfast.end_workflow(WORKFLOW, engine="local")) == 1
+    answers = [
+        await box.pty_write_stdin(session_id=begun.process_id, chars=""),
+        await box.pty_exec_start("echo 1", yield_time_s=60),
+    ]
+    assert [answer.exit_code for answer in answers] == [125, 125]
+    assert all(b'"error_code": "session_' in answer.output for answer in answers)
+    told = await box.exec("echo 1")
+    assert told.exit_code == 125 and b'"error_code": "session_' in told.stderr
+    with pytest.raises(ExecTransportError):
+        await box.exec("echo", "1", shell=False)
+    with pytest.raises(WorkspaceArchiveReadError):
+        await box.read(Path("any"))
+    assert not await box.running()
+
+
+@only_local
 async def test_what_cannot_be_made_is_said_before_anything_is_made(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,26 @@ class SkippedArtifact:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedArtifact:
+    """A file that matched `artifacts=`, was too large to be returned, and is in the object store."""
+
+    path: str
+    file_key: str
+    bucket: str
+    size_bytes: int
+    digest: str
+
+    def as_tool(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "file_key": self.file_key,
+            "bucket": self.bucket,
+            "size_bytes": self.size_bytes,
+            "digest": self.digest,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult(ExecResult):
     """How a one-shot run ended, and what it left."""
 
@@ -173,6 +193,10 @@ class RunResult(ExecResult):
     """files that matched and were over a cap, the first of them"""
     artifacts_skipped_count: int = 0
     """how many they were"""
+    artifacts_published: tuple[PublishedArtifact, ...] = ()
+    """files that matched, were over the cap on bytes, and are in the object store; only where one is configured"""
+    artifacts_unpublished: str = ""
+    """why some of them are not there but in `artifacts_skipped`"""
     artifacts_unlisted: bool = False
     """True: there were so many files, or such deep folders, that not all were looked at"""
     cached: bool = False
@@ -188,6 +212,8 @@ class RunResult(ExecResult):
             "artifacts": [artifact.as_tool() for artifact in self.artifacts],
             "artifacts_skipped": [skipped.as_tool() for skipped in self.artifacts_skipped],
             "artifacts_skipped_count": self.artifacts_skipped_count,
+            "artifacts_published": [published.as_tool() for published in self.artifacts_published],
+            **({"artifacts_unpublished": self.artifacts_unpublished} if self.artifacts_unpublished else {}),
             "artifacts_unlisted": self.artifacts_unlisted,
             "cached": self.cached,
             "limits": self.limits,

@@ -133,6 +133,10 @@ def _files(given: Sequence[str], file: str | None) -> dict[str, str | bytes]:
 
 
 def _save(result: RunResult, folder: Path | None, wanted: bool) -> None:
+    for published in result.artifacts_published:
+        say(f"in the object store: {published.path} as {published.file_key} ({size(published.size_bytes)})")
+    if result.artifacts_unpublished:
+        say(f"not all artifacts could be published: {result.artifacts_unpublished}")
     for skipped in result.artifacts_skipped:
         say(f"not returned, over the limits for artifacts: {skipped.path} ({size(skipped.size_bytes)})")
     if hidden := result.artifacts_skipped_count - len(result.artifacts_skipped):

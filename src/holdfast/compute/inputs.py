@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .. import errors
 from ..config import Limits
@@ -36,6 +36,22 @@ def checked_files(
         if limits.max_file_size_bytes is not None and len(data) > limits.max_file_size_bytes:
             what = "the code" if name == script else name
             raise errors.FileTooLarge(f"{what} has {len(data)} bytes; the limit is {limits.max_file_size_bytes}")
+    return out
+
+
+def checked_stage(stage: Mapping[str, str], taken: Collection[str], workspace: str) -> dict[str, str]:
+    """Where staged files go, each in one spelling -> its key.
+
+    Raises:
+        InvalidRequest: two files of one name.
+        PathNotAllowed: a file outside the working directory.
+    """
+    out: dict[str, str] = {}
+    for path, key in stage.items():
+        name = _normal(path, workspace)
+        if name in taken or name in out:
+            raise errors.InvalidRequest(f"{path} is given twice; give the staged file another name")
+        out[name] = key
     return out
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from .. import factory, runtimes, telemetry
 from ..abc import Effective, Mode, OnProgress, SandboxSpec
@@ -18,8 +19,12 @@ from ..policy import Decision, Request, decide
 from ..results import RunResult
 from ..secrets import passed_environment
 from ..telemetry import Span
-from .inputs import checked_files
+from .inputs import checked_files, checked_stage
 from .packages import checked_packages
+
+if TYPE_CHECKING:
+    from ..staging.reach import Reach
+    from ..staging.runs import RunInput, RunPublisher
 
 _COPYING_SECONDS = 30.0
 _COPYING_BYTES_PER_SECOND = 4e6
@@ -36,6 +41,7 @@ async def run(
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     files: Mapping[str, str | bytes] | None = None,
+    stage: Mapping[str, str] | None = None,
     stdin: Source | str | None = None,
     artifacts: Sequence[str] = (),
     packages: Sequence[str] = (),
@@ -48,16 +54,21 @@ async def run(
     on_progress: OnProgress | None = None,
     max_stdout_bytes: int | None = None,
     max_stderr_bytes: int | None = None,
+    reach: Reach | None = None,
 ) -> RunResult:
     """Run code once, in a sandbox that is made for it and goes away with it.
 
     Args:
         files: path in the working directory -> contents, written before the program starts.
-        artifacts: patterns of files to return, such as `out/*.png` or `**/*.csv`.
+        stage: path in the working directory -> key of a file of the object store, streamed there before the program
+            starts; on Dagger they go through memory, 64 MB of them at most.
+        artifacts: patterns of files to return, such as `out/*.png` or `**/*.csv`. Those over the cap on bytes are put
+            into the object store, if one is configured, but not on Dagger; `artifacts_published` says where.
         packages: of the runtime's language, such as `pandas==2.2`; installed with network, the code runs without.
         cache: an equal run that this engine had before may be answered with what came out then; `cached` says so.
         on_output: called with "stdout" or "stderr" and bytes while the program runs; on Dagger, when it has ended.
         on_progress: called while an image is pulled.
+        reach: which files of the object store this is about; without it all, and keys are whole.
 
     Returns:
         A result, also when the program fails, is killed or runs out of time: see `end_cause`.
@@ -69,6 +80,7 @@ async def run(
         PackagesFailed: a package could not be installed; the installer's own words.
         FileError: a file of `files` could not be written.
         SessionLost: the engine went away; nobody knows how far the program came.
+        StagingError: a file of `stage` is missing or damaged, or the store does not answer; nothing was run.
     """
     with telemetry.span("sandbox_run") as span:
         kind = runtimes.runtime(runtime)
@@ -88,7 +100,11 @@ async def run(
         if span.recording:
             span.set(**decision.attributes())
         decision.require()
-        seconds, workspace = decision.timeout, config.compute_workdir
+        seconds, workspace, name = decision.timeout, config.compute_workdir, f"run-{secrets.token_hex(8)}"
+        checked = checked_files(kind.script, code, files or {}, decision.limits, workspace)
+        staged, publisher = await _staging(
+            checked_stage(stage or {}, checked, workspace), bool(artifacts), name, decision, reach
+        )
         order = Order(
             command=Command(
                 argv=(*kind.command, f"{workspace}/{kind.script}", *args),
@@ -97,7 +113,9 @@ async def run(
                 stdout_cap_bytes=config.max_stdout_bytes if max_stdout_bytes is None else max_stdout_bytes,
                 stderr_cap_bytes=config.max_stderr_bytes if max_stderr_bytes is None else max_stderr_bytes,
             ),
-            files=checked_files(kind.script, code, files or {}, decision.limits, workspace),
+            files=checked,
+            staged=staged,
+            publisher=publisher,
             stdin=encoded(stdin) if isinstance(stdin, str) else stdin,
             artifacts=artifacts,
             max_artifact_bytes=config.max_artifact_bytes,
@@ -105,8 +123,9 @@ async def run(
             on_output=on_output,
         )
         size = sum(map(len, order.files.values())) + order.max_answer_bytes
+        size += sum(found.size_bytes for found in staged.values()) + (publisher.max_bytes if publisher else 0)
         spec = SandboxSpec(
-            name=f"run-{secrets.token_hex(8)}",
+            name=name,
             mode=Mode.COMPUTE,
             runtime=kind.name,
             image=image,
@@ -117,11 +136,26 @@ async def run(
             cache=cache,
             timeout=seconds,
             # Whatever becomes of us: a run's sandbox ends by its own clock.
-            idle_timeout=_SILENCE_SECONDS,
+            idle_timeout=_SILENCE_SECONDS + (config.staging_timeout if staged or publisher else 0),
             max_lifetime=seconds + _COPYING_SECONDS + size / _COPYING_BYTES_PER_SECOND,
             on_progress=on_progress,
         )
         return await _told(span, spec, order, engine, decision)
+
+
+async def _staging(
+    stage: Mapping[str, str], artifacts: bool, run: str, decision: Decision, reach: Reach | None
+) -> tuple[dict[str, RunInput], RunPublisher | None]:
+    """What comes from the object store, and what goes there."""
+    config = decision.settings
+    if not stage and not (artifacts and config.nats_url):
+        return {}, None
+    from ..staging.reach import everything
+    from ..staging.runs import RunPublisher, run_inputs
+
+    reach = reach or everything(config)
+    publisher = RunPublisher(config, reach, run, decision.limits) if artifacts and config.nats_url else None
+    return await run_inputs(config, reach, stage, decision.limits), publisher
 
 
 async def _told(span: Span, spec: SandboxSpec, order: Order, engine: str | None, decision: Decision) -> RunResult:
@@ -154,6 +188,8 @@ async def _told(span: Span, spec: SandboxSpec, order: Order, engine: str | None,
 
 async def _run(spec: SandboxSpec, order: Order, engine: str | None, decision: Decision) -> RunResult:
     async with AsyncExitStack() as stack:
+        if order.publisher is not None:
+            await stack.enter_async_context(order.publisher)
         with telemetry.span("sandbox.connect"):
             needs = factory.needs(Mode.COMPUTE, image=spec.image, network=spec.network, packages=spec.packages)
             chosen = await factory.choose(engine, Mode.COMPUTE, needs)
@@ -178,6 +214,8 @@ def _result(outcome: Outcome, spec: SandboxSpec, effective: Effective, order: Or
         artifacts=outcome.artifacts,
         artifacts_skipped=outcome.skipped,
         artifacts_skipped_count=outcome.skipped_count,
+        artifacts_published=outcome.published,
+        artifacts_unpublished=outcome.unpublished,
         artifacts_unlisted=outcome.unlisted,
         cached=spec.cache and outcome.proof not in (None, spec.name),
         limits={

@@ -304,6 +304,9 @@ class Deadline(AbstractContextManager["Deadline"]):
             raise errors.SessionLost(f"the sandbox did not answer within {self._seconds:.0f} s") from None
         return handled
 
+    def extend(self, seconds: float) -> None:
+        self._scope.deadline += seconds
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Time that the caller takes for itself is not the guest's."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 import anyio.abc
 
 from .. import errors
-from ..results import Artifact, ExecResult, SkippedArtifact
+from ..results import Artifact, ExecResult, PublishedArtifact, SkippedArtifact
 from . import protocol
+from .artifacts import Artifacts, Publisher
 from .client import GRACE, Deadline, OnOutput, Source, feed, first
 from .command import Command
 from .connection import Call, Connection, decode
@@ -21,6 +24,18 @@ from .replay import ReplayStream
 _SLACK_BYTES = 8 << 20
 """of an answer: what is neither output nor artifacts"""
 _MAX_RECORDED_STDIN = 256 << 20
+_MAX_RECORDED_STAGED = 64 << 20
+_PUBLISHED_BYTES_PER_SECOND = 4e6
+"""how slow artifacts may be published"""
+
+
+class Staged(Protocol):
+    """A file that is not here: its size is known, its contents are fetched when they are needed."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def open(self) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +44,20 @@ class Order:
 
     command: Command
     files: Mapping[str, bytes]
+    staged: Mapping[str, Staged] = field(default_factory=dict[str, Staged])
     stdin: Source | None = None
     artifacts: Sequence[str] = ()
     max_artifact_bytes: int = 0
     max_artifacts: int = 0
+    publisher: Publisher | None = None
+    """where artifacts go that are over `max_artifact_bytes`"""
     on_output: OnOutput | None = None
 
-    def request(self, live: bool) -> protocol.RunRequest:
+    def request(self, live: bool, publishable: int = 0) -> protocol.RunRequest:
+        sizes = {path: len(content) for path, content in self.files.items()}
+        sizes |= {path: found.size_bytes for path, found in self.staged.items()}
         try:
-            files = [
-                protocol.RunFile(path=to_wire(path), size_bytes=len(content)) for path, content in self.files.items()
-            ]
+            files = [protocol.RunFile(path=to_wire(path), size_bytes=size) for path, size in sizes.items()]
             patterns = [to_wire(pattern) for pattern in self.artifacts]
         except ValueError as error:
             raise errors.InvalidRequest(f"a path or a pattern {error}") from error
@@ -48,7 +66,7 @@ class Order:
             files=files,
             program=self.command.request(self.stdin is not None, delivery),
             artifacts=patterns,
-            max_artifact_bytes=self.max_artifact_bytes,
+            max_artifact_bytes=self.max_artifact_bytes + publishable,
             max_artifacts=self.max_artifacts,
         )
 
@@ -66,6 +84,9 @@ class Outcome:
     artifacts: tuple[Artifact, ...]
     skipped: tuple[SkippedArtifact, ...]
     skipped_count: int
+    published: tuple[PublishedArtifact, ...]
+    unpublished: str
+    """why not all that were too large were published"""
     unlisted: bool
     """not all files were looked at"""
     proof: str | None
@@ -78,6 +99,8 @@ class OneShot:
         self._stream, self._order = stream, order
         self._replay = stream if isinstance(stream, ReplayStream) else None
         self._live = order.on_output is not None and self._replay is None
+        # An engine that gives all at once would have to hold them in memory.
+        self._publisher = order.publisher if self._replay is None else None
         self._connection: Connection
         self._call: Call
 
@@ -85,15 +108,34 @@ class OneShot:
         """Say hello, the request and all of the files. Does not wait for the guest: it has all that it needs."""
         self._connection = await Connection.start(self._stream, replay=self._replay is not None)
         self._call = self._connection.call()
-        await self._call.request(self._order.request(self._live))
+        publishable = self._publisher.max_bytes if self._publisher else 0
+        await self._call.request(self._order.request(self._live, publishable))
         for content in self._order.files.values():
             await self._call.send_data(content)
+        await self._send_staged()
         if self._replay is not None:
             self._replay.max_answer_bytes = self._order.max_answer_bytes
             if self._order.stdin is not None:
                 await self._call.send_data(await _all(self._order.stdin))
         if self._replay is not None or self._order.stdin is None:
             await self._call.end_data()
+
+    async def _send_staged(self) -> None:
+        staged = self._order.staged.values()
+        if self._replay is not None and sum(file.size_bytes for file in staged) > _MAX_RECORDED_STAGED:
+            raise errors.FileTooLarge(
+                f"staged files of more than {_MAX_RECORDED_STAGED >> 20} MB together cannot go into a run on this "
+                "engine, which has to hold them"
+            )
+        for file in staged:
+            async with file.open() as pieces:
+                # The last piece goes when all of the file is known to be right: until then nothing runs.
+                last = b""
+                async for piece in pieces:
+                    if last and not await self._call.send_data(last):
+                        return
+                    last = piece
+                await self._call.send_data(last)
 
     async def receive(self) -> Outcome:
         """The end of the run. Cancelling it kills everything that the program started."""
@@ -117,18 +159,22 @@ class OneShot:
     async def _collect(self, deadline: Deadline) -> Outcome:
         command = self._order.command
         stdout, stderr = Kept(command.stdout_cap_bytes), Kept(command.stderr_cap_bytes)
-        artifacts = _Artifacts(self._order.max_artifact_bytes, self._order.max_artifacts)
+        artifacts = Artifacts(self._order.max_artifact_bytes, self._order.max_artifacts, self._publisher)
         while True:
             kind, payload = await self._call.receive()
             if kind is Kind.MESSAGE:
-                return self._outcome(payload, stdout, stderr, artifacts)
+                return await self._outcome(payload, stdout, stderr, artifacts)
             if kind is Kind.EVENT:
                 event = decode(payload)
                 if isinstance(event, protocol.ArtifactFound):
-                    artifacts.found(event)
+                    with deadline.paused():
+                        publishing = await artifacts.found(event)
+                    if publishing:
+                        deadline.extend(event.size_bytes / _PUBLISHED_BYTES_PER_SECOND)
                 continue
             if kind is Kind.DATA and artifacts.any:
-                artifacts.add(payload)
+                with deadline.paused():
+                    await artifacts.add(payload)
                 continue
             (stdout if kind is Kind.DATA else stderr).add(payload, live=self._live)
             if self._order.on_output:
@@ -137,57 +183,22 @@ class OneShot:
                     with deadline.paused():
                         await waiting
 
-    def _outcome(self, payload: bytes, stdout: Kept, stderr: Kept, artifacts: _Artifacts) -> Outcome:
+    async def _outcome(self, payload: bytes, stdout: Kept, stderr: Kept, artifacts: Artifacts) -> Outcome:
         answer = decode(payload)
         if not isinstance(answer, protocol.RunEnded):
             raise errors.ProtocolError(f"the guest answered a run with {answer.type}")
+        inline = await artifacts.all()
         skipped = tuple(SkippedArtifact(from_wire(one.path), one.size_bytes) for one in answer.skipped)
         return Outcome(
             result_of(answer.ended, stdout, stderr),
-            artifacts.all(),
-            skipped,
-            max(answer.skipped_count, len(skipped)),
+            inline,
+            (*skipped, *artifacts.skipped),
+            max(answer.skipped_count, len(skipped)) + len(artifacts.skipped),
+            tuple(artifacts.published),
+            artifacts.unpublished,
             answer.unlisted,
             answer.proof,
         )
-
-
-class _Artifacts:
-    """The files as they come: announced, then filled. A guest that breaks its word, or the caps, is not believed."""
-
-    def __init__(self, max_bytes: int, max_count: int) -> None:
-        self._room, self._count = max_bytes, max_count
-        self._all: list[Artifact] = []
-        self._open: protocol.ArtifactFound | None = None
-        self._data = bytearray()
-
-    @property
-    def any(self) -> bool:
-        return self._open is not None
-
-    def found(self, event: protocol.ArtifactFound) -> None:
-        self._finish()
-        self._room -= event.size_bytes
-        if event.size_bytes < 0 or self._room < 0 or len(self._all) >= self._count:
-            raise errors.ProtocolError("the guest sent more artifacts than it was asked for")
-        self._open = event
-
-    def add(self, data: bytes) -> None:
-        self._data += data
-        if self._open is None or len(self._data) > self._open.size_bytes:
-            raise errors.ProtocolError("the guest sent more of an artifact than it said")
-
-    def _finish(self) -> None:
-        if self._open is None:
-            return
-        if len(self._data) != self._open.size_bytes:
-            raise errors.ProtocolError("the guest sent less of an artifact than it said")
-        self._all.append(Artifact(from_wire(self._open.path), len(self._data), bytes(self._data)))
-        self._data.clear()
-
-    def all(self) -> tuple[Artifact, ...]:
-        self._finish()
-        return tuple(self._all)
 
 
 async def _all(source: Source) -> bytes:

@@ -66,6 +66,14 @@ class RunInput(Input):
     timeout_seconds: Annotated[Seconds | None, Field(description="the program is killed after so long")] = None
 
 
+class StagedRunInput(RunInput):
+    """Where an object store is configured."""
+
+    stage: Annotated[
+        dict[str, str], Field(description="path -> file_key of the object store, put into the working directory first")
+    ] = {}
+
+
 class OpenInput(Input):
     session_key: Annotated[str | None, Field(description="name of another session of this workflow")] = None
     image: Annotated[str | None, Field(description="python, node, linux, or an allowed container image")] = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..compute.runner import run
 from . import shown
-from .inputs import RunInput
+from .inputs import RunInput, StagedRunInput
 from .offer import Offer
 from .tool import Result, Tool
+
+if TYPE_CHECKING:
+    from ..staging.reach import Reach
 
 
 def tools(offer: Offer) -> list[Tool]:
@@ -19,8 +22,20 @@ def tools(offer: Offer) -> list[Tool]:
         f"Run {asked.runtime_name} code once, in a fresh sandbox ({offer.place}); nothing stays behind. "
         f"Print what you need: stdout is cut after {decision.max_stdout_bytes} bytes. The working directory is "
         f"{offer.settings.compute_workdir}. {offer.bounds}{packages} "
-        'Example: {"code": "print(sum(range(10)))"}'
+        'Example: {"code": "print(sum(range(10)))"} '
     )
+
+    mine: Reach | None = None
+    if offer.settings.nats_url:
+        from ..staging.reach import reach
+
+        mine = reach(
+            offer.settings, offer.context.workflow_run_id, offer.context.agent_run_id or offer.context.agent_name
+        )
+        description += (
+            f'Files of the object store come in by stage: {{"in.csv": "data.csv"}}, keys are relative to {mine.own}; '
+            "artifacts that are too large to be returned are put there. "
+        )
 
     async def handle(given: RunInput) -> Result:
         runtime = given.runtime or asked.runtime_name
@@ -31,6 +46,8 @@ def tools(offer: Offer) -> list[Tool]:
             args=given.args,
             env={**given.env, **offer.secrets},
             files=given.files,
+            stage=given.stage if isinstance(given, StagedRunInput) else None,
+            reach=mine,
             stdin=given.stdin,
             artifacts=given.artifacts,
             packages=asked.packages if runtime == asked.runtime_name else (),
@@ -47,7 +64,8 @@ def tools(offer: Offer) -> list[Tool]:
             told["limits"] = {**result.limits, "clamped": {**result.limits.get("clamped", {}), **cut}}
         return told
 
-    return [Tool("sandbox_run", description, RunInput, OUTPUT, handle, offer.masker, offer.context.attributes)]
+    kind = RunInput if mine is None else StagedRunInput
+    return [Tool("sandbox_run", description.rstrip(), kind, OUTPUT, handle, offer.masker, offer.context.attributes)]
 
 
 _STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
@@ -81,6 +99,14 @@ OUTPUT: dict[str, Any] = {
         },
         "artifacts_skipped": {"type": "array", "items": {"type": "object", "properties": _ARTIFACT}},
         "artifacts_skipped_count": _INTEGER,
+        "artifacts_published": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {**_ARTIFACT, **dict.fromkeys(("file_key", "bucket", "digest"), _STRING)},
+            },
+        },
+        "artifacts_unpublished": _STRING,
         "artifacts_unlisted": _BOOLEAN,
         "cached": _BOOLEAN,
         "limits": {"type": "object"},

@@ -68,6 +68,7 @@ def tools(offer: Offer, session: FindSession) -> list[Tool]:
             _OUTPUT,
             stage,
             offer.masker,
+            offer.context.attributes,
         ),
         Tool(
             "sandbox_publish_file",
@@ -77,6 +78,7 @@ def tools(offer: Offer, session: FindSession) -> list[Tool]:
             _OUTPUT,
             publish,
             offer.masker,
+            offer.context.attributes,
         ),
     ]
 

@@ -481,6 +481,30 @@ def test_no_content_is_in_any_of_them(
     assert "secret" not in told
 
 
+def test_no_content_is_in_an_error(fake: FakeEngine) -> None:
+    """What was passed in stays out of the words of an error, whatever was wrong with it."""
+    given: dict[str, Any] = {"env": {"NAME": "environment-secret"}, "stdin": "stdin-secret"}
+    with holdfast.open_session(runtime="bash", engine="fake") as box:
+        wrong: list[Callable[[], object]] = [
+            lambda: box.exec(["missing", "argument-secret"], **given),
+            lambda: box.exec(["python3", "argument-secret\0"], **given),
+            lambda: box.exec(["python3", "argument-secret"], env={"NAME": "environment-secret\0"}),
+            lambda: box.exec(["python3", "argument-secret"], cwd="missing"),
+            lambda: box.exec("line-secret\0"),
+            lambda: box.write("../path", "content-secret"),
+            lambda: box.write("path", "content-secret\ud800"),
+            lambda: holdfast.run("code-secret", engine="fake", runtime="cobol", **given),
+            lambda: holdfast.run("code-secret\ud800", engine="fake", **given),
+            lambda: holdfast.run("code-secret", engine="fake", args=["argument-secret\0"]),
+            lambda: holdfast.run("code-secret", engine="fake", files={"../path": "content-secret"}, **given),
+            lambda: holdfast.run("code-secret", engine="fake", network=True, **given),
+        ]
+        for one in wrong:
+            with pytest.raises(errors.SandboxError) as caught:
+                one()
+            assert "secret" not in str(caught.value)
+
+
 def test_a_named_secret_is_in_nothing_that_leaves_a_tool(
     recorded: InMemorySpanExporter, fake: FakeEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,25 @@ async def test_runs_share_one_session_and_it_is_recycled(dagger: DaggerEngine, m
             await anyio.sleep(0.05)
 
 
+async def test_a_session_whose_caller_did_not_wait_for_it_is_used_and_recycled(
+    dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DAGGER_RECYCLE_AFTER_RUNS", "2")
+    slow = f'sleep 1; exec {require("dagger")["cli"]} "$@"'
+    monkeypatch.setenv("_EXPERIMENTAL_DAGGER_CLI_BIN", cli_that_says(tmp_path, "v0.21.8", slow))
+    with anyio.move_on_after(0.3) as scope:
+        await aio.run("print(1)")
+    assert scope.cancelled_caught
+    pids = []
+    for _ in range(3):
+        assert (await aio.run("print(1)")).ok
+        pids.append(session_of(dagger)._process.pid)
+    assert pids[0] == pids[1] != pids[2]
+    with anyio.fail_after(20):
+        while _alive(pids[0]):
+            await anyio.sleep(0.05)
+
+
 async def test_only_so_many_at_once(dagger: DaggerEngine, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
     monkeypatch.setenv("HOLDFAST_DAGGER_MAX_PARALLEL_RUNS", "2")
     spans: list[tuple[int, int]] = []

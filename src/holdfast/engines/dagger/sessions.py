@@ -37,9 +37,10 @@ class Sessions:
         """
         if where is None:
             raise errors.EngineUnavailable(f"{NOT_SET}; {FIX}")
-        found = self._take(where, recycle_after)
-        if found is None:
-            found = await anyio.to_thread.run_sync(self._start, where, recycle_after, abandon_on_cancel=True)
+        while (found := self._take(where, recycle_after)) is None:
+            made = await anyio.to_thread.run_sync(self._start, where, recycle_after, abandon_on_cancel=True)
+            if made is not None and not made.alive:
+                raise _gone("its session ended at once")
         try:
             await _greeted(found)
             yield found
@@ -48,24 +49,32 @@ class Sessions:
 
     def _take(self, where: Address, recycle_after: int) -> DaggerSession | None:
         with self._lock:
-            current = self._current
-            fits = current is not None and where == self._where and not current.retired and current.alive
-            if current is None or not fits or current.runs >= recycle_after:
-                return None
-            current.runs += 1
-            current.in_flight += 1
-            return current
+            found = self._fitting(where, recycle_after)
+            if found is not None:
+                found.runs += 1
+                found.in_flight += 1
+            return found
 
-    def _start(self, where: Address, recycle_after: int) -> DaggerSession:
+    def _fitting(self, where: Address, recycle_after: int) -> DaggerSession | None:
+        current = self._current
+        fits = current is not None and where == self._where and not current.retired and current.alive
+        return current if current is not None and fits and current.runs < recycle_after else None
+
+    def _start(self, where: Address, recycle_after: int) -> DaggerSession | None:
+        """Make a session and leave it to whoever takes it: the caller may have been cancelled by then.
+
+        Returns:
+            What was made; None: there is one by now.
+        """
         with self._starting:
-            if found := self._take(where, recycle_after):  # somebody was faster
-                return found
+            with self._lock:
+                if self._fitting(where, recycle_after):
+                    return None
             if reason := where.unreachable():
                 raise errors.EngineUnavailable(f"{reason}; is the Dagger engine up?")
             made = _started(cli.find() or cli.fetch(), where)
             with self._lock:
                 worn, self._current, self._where = self._current, made, where
-                made.runs, made.in_flight = 1, 1
                 if worn is not None:
                     worn.retired = True
             if worn is not None and worn.in_flight == 0:
@@ -108,7 +117,8 @@ async def _greeted(session: DaggerSession) -> None:
     try:
         await greet(session)
     except (EngineGone, QueryFailed, TimeoutError) as error:
-        reason = str(error) or "it did not answer in time"
-        raise errors.EngineUnavailable(
-            f"the Dagger engine went away before the program ran: {reason}; try again"
-        ) from error
+        raise _gone(str(error) or "it did not answer in time") from error
+
+
+def _gone(reason: str) -> errors.EngineUnavailable:
+    return errors.EngineUnavailable(f"the Dagger engine went away before the program ran: {reason}; try again")

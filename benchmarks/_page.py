@@ -34,25 +34,37 @@ def write_pages(report: Report, folder: Path) -> None:
         print("no PNG: the peers' environment, which has the converter, was not made", file=sys.stderr)
 
 
+CAVEATS = """\
+**Caveats.** One machine, one run: compare rows with each other, not with numbers from elsewhere. Contenders are
+measured in turns, round by round, so that noise hits all alike; but a program that runs after nine others finds
+cold caches, and in a tight loop everything here is faster. The images are stand-ins made of Debian packages,
+without a network. AutoGen's files are the host's own, in a bind mount: nothing is transferred. inspect_ai's check
+of the daemon's version is switched off. SWE-ReX and smolagents have their server in the image, and a port.
+What a peer keeps of an output is all of it; Holdfast keeps its first and last bytes, and the true count."""
+
+
 def page(report: Report) -> str:
     machine = report.machine
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    made = (
+        f"{report.started[:16].replace('T', ' ')} UTC, in {report.seconds / 60:.0f} minutes, commit `{report.commit}`"
+    )
+    facts = {
+        "measured": made + (", quick: few rounds" if report.quick else ""),
+        "machine": f"{machine.cpu}, {machine.cores} cores, {machine.memory_mb / 1024:.0f} GB",
+        "load before": f"{machine.load_before}",
+        "system": f"{machine.system}, kernel {machine.kernel}, Python {machine.python}",
+        "engines": ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
+        "peers": ", ".join(f"{name} {version}" for name, version in report.peers.items()) or "none",
+    }
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`; do not edit. What each number is and how it is taken: [benchmarks/](../../benchmarks/README.md).",
+        "Written by `make bench`; do not edit. How each number is taken: [benchmarks/](../../benchmarks/README.md).",
         "",
-        f"| | |\n|---|---|\n| measured | {report.started[:16].replace('T', ' ')} UTC, in {report.seconds / 60:.0f} minutes, commit `{report.commit}`{', quick: few rounds' if report.quick else ''} |",
-        f"| machine | {machine.cpu}, {machine.cores} cores, {machine.memory_mb / 1024:.0f} GB, {machine.system}, kernel {machine.kernel}, Python {machine.python} |",
-        f"| engines | {versions} |",
-        f"| peers | {', '.join(f'{name} {version}' for name, version in report.peers.items()) or 'none'} |",
-        f"| load before | {machine.load_before} |",
+        "| | |\n|---|---|",
+        *(f"| {name} | {text} |" for name, text in facts.items()),
         "",
-        "**Caveats.** One machine, one run: compare rows with each other, not with numbers from elsewhere. Contenders are",
-        "measured in turns, round by round, so that noise hits all alike; but a program that runs after nine others finds cold",
-        "caches, and in a tight loop everything here is faster. The images are stand-ins made of Debian packages, without a",
-        "network. Where a peer's file transfer is a bind mount (AutoGen), nothing is transferred. inspect_ai's check of the",
-        "daemon's version is switched off. SWE-ReX and smolagents have their server in the image, and a port.",
+        CAVEATS,
         "",
         "Questions: " + " · ".join(f"[{answer.name}](#{answer.name})" for answer in report.answers),
         "",
@@ -73,20 +85,29 @@ def section(answer: Answer) -> list[str]:
     for name, reason in answer.left_out.items():
         lines.append(f"- without {name}: {reason}")
     lines += [""] if answer.left_out else []
-    lines += [f"Again, in {answer.seconds:.0f} s ([picture as PNG]({answer.name}.png)):", "", "```console", f"$ {answer.command}", "```", ""]
+    lines += [
+        f"Again, in {answer.seconds:.0f} s ([picture as PNG]({answer.name}.png)):",
+        "",
+        "```console",
+        f"$ {answer.command}",
+        "```",
+        "",
+    ]
     return lines
 
 
 def _plain(case: str, rows: list[Measured]) -> list[str]:
-    lines = [f"| {case or 'what'} | median | 95% confidence | p95 | rounds | compared | goal |", "|---|---:|---:|---:|---:|---|---|"]
+    lines = [
+        f"| {case or 'what'} | median | 95% confidence | p95 | rounds | compared | goal |",
+        "|---|---:|---:|---:|---:|---|---|",
+    ]
     for row in rows:
         name = f"**{row.name}**" if row.who == "ours" else row.name
         between = f"{amount(row.low, row.unit)} – {amount(row.high, row.unit)}"
         ratio = f"{row.ratio:.2f}× {row.baseline}" if row.ratio is not None else ""
         note = f"<br>{row.note}" if row.note else ""
-        lines.append(
-            f"| {name}{note} | {amount(row.median, row.unit)} | {between} | {amount(row.p95, row.unit)} | {len(row.samples)} | {ratio} | {row.goal} |"
-        )
+        numbers = f"{amount(row.median, row.unit)} | {between} | {amount(row.p95, row.unit)} | {len(row.samples)}"
+        lines.append(f"| {name}{note} | {numbers} | {ratio} | {row.goal} |")
     return [*lines, ""]
 
 

@@ -61,6 +61,10 @@ def python() -> Path:
     return environment() / "bin/python"
 
 
+def pip(command: str) -> list[str]:
+    return [str(python()), "-m", "pip", command, "-q", "--disable-pip-version-check"]
+
+
 def make_environment() -> None:
     """Takes a minute or two, once."""
     target = environment()
@@ -69,8 +73,7 @@ def make_environment() -> None:
     progress("making the peers' environment, once: a minute or two")
     shutil.rmtree(target, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(target)], check=True)
-    install = [str(python()), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*install, "-r", str(FOLDER / "requirements.txt")], check=True, stdout=sys.stderr)
+    subprocess.run([*pip("install"), "-r", str(FOLDER / "requirements.txt")], check=True, stdout=sys.stderr)
     (target / "complete").touch()
 
 
@@ -79,7 +82,10 @@ def make_image(name: str) -> str:
     packages, command = _IN_IMAGE[name]
     import docker
 
-    client: Any = docker.from_env()
+    try:
+        client: Any = docker.from_env()
+    except docker.errors.DockerException as error:
+        raise NotHere(f"no Docker daemon: {error}") from None
     with contextlib.closing(client):
         base = client.images.get("python:3.11-slim")
         tag = f"holdfast-bench/{name.lower()}:{base.id[7:19]}"
@@ -90,8 +96,7 @@ def make_image(name: str) -> str:
         ask = ["python3", "-c", "import platform; print(platform.python_version())"]
         version = client.containers.run(base, ask, remove=True, network_mode="none").decode().strip()
         subprocess.run(
-            [str(python()), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
-            + ["--python-version", version, "-d", str(wheels), *packages],
+            [*pip("download"), "--only-binary=:all:", "--python-version", version, "-d", str(wheels), *packages],
             check=True,
             stdout=sys.stderr,
         )
@@ -123,11 +128,12 @@ def make_compose() -> None:
     progress("building docker compose, once: some minutes")
     folder.mkdir(parents=True, exist_ok=True)
     go = find_go()
-    found = json.loads(subprocess.run([go, "mod", "download", "-json", _COMPOSE], check=True, capture_output=True).stdout)
-    version = _COMPOSE.partition("@")[2]
+    found = json.loads(
+        subprocess.run([go, "mod", "download", "-json", _COMPOSE], check=True, capture_output=True).stdout
+    )
+    linking = f"-s -w -X github.com/docker/compose/v2/internal.Version={_COMPOSE.partition('@')[2]}"
     subprocess.run(
-        [go, "build", "-trimpath", f"-ldflags=-s -w -X github.com/docker/compose/v2/internal.Version={version}"]
-        + ["-o", str(folder / "docker-compose.new"), "./cmd"],
+        [go, "build", "-trimpath", f"-ldflags={linking}", "-o", str(folder / "docker-compose.new"), "./cmd"],
         check=True,
         cwd=found["Dir"],
         env={**os.environ, "CGO_ENABLED": "0"},
@@ -149,10 +155,9 @@ def prepare(names: tuple[str, ...]) -> dict[str, str]:
             found[name] = anyio.run(_version, name)
         except NotHere as error:
             found[name] = f"not here: {error}"
-        except Exception as error:  # a peer that cannot be had is a line of the result, not its end
-            words = getattr(error, "stderr", None) or b""
-            said = words.decode(errors="replace")[-200:] if isinstance(words, bytes) else ""
-            found[name] = " ".join(f"not here: {type(error).__name__}: {error} {said}".split())[:300]
+        except (OSError, subprocess.SubprocessError, ImportError) as error:
+            said = getattr(error, "stderr", None) or b""
+            found[name] = " ".join(f"not here: {error} {said.decode(errors='replace')[-200:]}".split())[:300]
     return found
 
 
@@ -238,7 +243,7 @@ class Driver:
 
 @asynccontextmanager
 async def peers(*needed: str, opened: bool = True, timeout: int | None = None) -> AsyncIterator[list[Driver]]:
-    """Those that were asked for and can do all of this, each with an open sandbox; why the others are not here is said."""
+    """Those that were asked for and can do all of this, each with an open sandbox; of the others it is said why."""
     found: list[Driver] = []
     if chosen_peers():
         progress(f"starting {', '.join(chosen_peers())}")

@@ -22,10 +22,24 @@ LOG_FROM = 12
 """where the largest is so many times the smallest, the axis is logarithmic"""
 PLOT_RIGHT, PLOT_HEIGHT = 615, 230
 
-LIGHT = {"ground": "#ffffff", "text": "#1f2328", "soft": "#59636e", "grid": "#e4e8ec", "ours": "#0b6bcb",
-         "floor": "#6e7781", "peer": "#bc5a1a"}
-DARK = {"ground": "#0d1117", "text": "#f0f6fc", "soft": "#9aa4af", "grid": "#262c34", "ours": "#58a6ff",
-        "floor": "#8d96a0", "peer": "#f0883e"}
+LIGHT = {
+    "ground": "#ffffff",
+    "text": "#1f2328",
+    "soft": "#59636e",
+    "grid": "#e4e8ec",
+    "ours": "#0b6bcb",
+    "floor": "#6e7781",
+    "peer": "#bc5a1a",
+}
+DARK = {
+    "ground": "#0d1117",
+    "text": "#f0f6fc",
+    "soft": "#9aa4af",
+    "grid": "#262c34",
+    "ours": "#58a6ff",
+    "floor": "#8d96a0",
+    "peer": "#f0883e",
+}
 
 
 def _style(colours: dict[str, str]) -> str:
@@ -111,17 +125,19 @@ def picture(answer: Answer) -> str:
         y += height + 14
     style = f"{_style(LIGHT)} @media (prefers-color-scheme: dark) {{ {_style(DARK)} }}"
     y = round(y)
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img" '
-        f"font-family=\"'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', sans-serif\" font-size=\"12.5\">",
-        f"<title>{escape(answer.question)}</title>",
-        f"<style>{style}</style>",
-        f'<rect class="ground" width="{WIDTH}" height="{y}" rx="6"/>',
-        *(_text(20, 28 + 20 * index, line, "text", size_=15, bold=True) for index, line in enumerate(title)),
-        _key(under),
-        *parts,
-        "</svg>\n",
-    ])
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" '
+            f"role='img' font-family=\"'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', sans-serif\" font-size=\"12.5\">",
+            f"<title>{escape(answer.question)}</title>",
+            f"<style>{style}</style>",
+            f'<rect class="ground" width="{WIDTH}" height="{y}" rx="6"/>',
+            *(_text(20, 28 + 20 * index, line, "text", size_=15, bold=True) for index, line in enumerate(title)),
+            _key(under),
+            *parts,
+            "</svg>\n",
+        ]
+    )
 
 
 def _key(y: float) -> str:
@@ -139,11 +155,12 @@ def panels_of(rows: Sequence[Measured]) -> list[tuple[str, list[Measured]]]:
     return list(found.items())
 
 
-def _text(x: float, y: float, words: str, kind: str, *, anchor: str = "start", size_: float = 12.5, bold: bool = False) -> str:
+def _text(
+    x: float, y: float, words: str, kind: str, *, anchor: str = "start", size_: float = 12.5, bold: bool = False
+) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size_}"'
     weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size_}"{weight}>{escape(words)}</text>'
-    )
+    return f'<text class="{kind}" {place}{weight}>{escape(words)}</text>'
 
 
 def _rule(x1: float, y1: float, x2: float, y2: float, kind: str, width: float = 1) -> str:
@@ -154,7 +171,8 @@ def _heading(case: str, unit: str, scale: Axis, y: float) -> str:
     better = "more is better" if unit == "op/s" else "less is better"
     words = f"{better}{', logarithmic' if scale.logarithmic else ''}"
     bold = f'<tspan font-weight="600">{escape(case)}</tspan>' if case else ""
-    return f'<text class="text" x="20" y="{y + 14:.1f}" font-size="13">{bold}<tspan class="soft" font-size="11.5" dx="10">{words}</tspan></text>'
+    remark = f'<tspan class="soft" font-size="11.5" dx="10">{words}</tspan>'
+    return f'<text class="text" x="20" y="{y + 14:.1f}" font-size="13">{bold}{remark}</text>'
 
 
 def _dots(case: str, rows: list[Measured], top: float) -> tuple[list[str], float]:
@@ -172,7 +190,16 @@ def _dots(case: str, rows: list[Measured], top: float) -> tuple[list[str], float
     for index, row in enumerate(rows):
         y = first + LINE * index + LINE / 2
         kind = row.who
-        out.append(_text(LEFT - 12, y + 4, _short(row.name), kind if kind == "ours" else "text", anchor="end", bold=kind == "ours"))
+        out.append(
+            _text(
+                LEFT - 12,
+                y + 4,
+                _short(row.name),
+                kind if kind == "ours" else "text",
+                anchor="end",
+                bold=kind == "ours",
+            )
+        )
         out.append(_rule(scale.at(row.median), y, scale.at(row.p95), y, f"{kind}-line", 1.2))
         out.append(_rule(scale.at(row.p95), y - 4, scale.at(row.p95), y + 4, f"{kind}-line", 1.2))
         out.append(_rule(scale.at(row.low), y, scale.at(row.high), y, f"{kind}-line", 6))
@@ -219,7 +246,9 @@ def _lines(case: str, rows: list[Measured], top: float) -> tuple[list[str], floa
         places = [(across.at(row.at or 0), up.at(row.median)) for row in ordered]
         path = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         dash = ' stroke-dasharray="5 4"' if kind == "floor" else ""
-        out.append(f'<path class="{kind}-line" d="{path}" fill="none" stroke-width="{2.6 if kind == "ours" else 1.5}"{dash}/>')
+        out.append(
+            f'<path class="{kind}-line" d="{path}" fill="none" stroke-width="{2.6 if kind == "ours" else 1.5}"{dash}/>'
+        )
         for (x, y), row in zip(places, ordered, strict=True):
             out.append(_rule(x, up.at(row.low), x, up.at(row.high), f"{kind}-line", 1))
             out.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>')

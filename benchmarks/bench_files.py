@@ -56,7 +56,9 @@ async def measure(rounds: int) -> list[Row]:
     return rows
 
 
-async def _large(boxes: dict[str, aio.Session], raw: RawContainer | None, folder: Path, size: int, rounds: int) -> list[Row]:
+async def _large(
+    boxes: dict[str, aio.Session], raw: RawContainer | None, folder: Path, size: int, rounds: int
+) -> list[Row]:
     source, target = folder / "in", folder / "out"
     with source.open("wb") as file:
         for _ in range(size // MB):

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 from _machine import point_to_the_testbed
 from _measure import NotHere, Row, Who, Work, chosen_engines, leave_out, main, progress, quick
-from _peers import Driver, peers
+from _peers import peers
 
 from holdfast import Limits, aio
 
@@ -146,10 +146,20 @@ async def _files(rounds: int, add: Callable[..., None]) -> None:
             with source.open("wb") as file:
                 file.truncate(FILE)
             for _ in range(rounds):
-                for what, work in (("in", partial(box.upload, source, "big")), ("out", partial(box.download, "big", target))):
+                for what, work in (
+                    ("in", partial(box.upload, source, "big")),
+                    ("out", partial(box.download, "big", target)),
+                ):
                     progress(f"1 GB {what}")
                     _, grown = await _Watch({"client": "self"}).during(work)
-                    add(f"1 GB file {what}: memory of the client", f"holdfast, {engine}", "MB", grown["client"], "ours", "20 MB")
+                    add(
+                        f"1 GB file {what}: memory of the client",
+                        f"holdfast, {engine}",
+                        "MB",
+                        grown["client"],
+                        "ours",
+                        "20 MB",
+                    )
 
 
 if __name__ == "__main__":

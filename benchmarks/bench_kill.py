@@ -1,7 +1,8 @@
 """How long after its timeout is the last process of a program gone?
 
 The program leaves children behind, one of them a daemon in a session of its own. What is left is looked for from the
-host, by a word in its command line, every few milliseconds: whoever leaves something running for five seconds is said to.
+host, by a word in its command line, every few milliseconds, for five seconds: whoever left something running
+until then is said to.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ async def measure(rounds: int) -> list[Row]:
         rows = await contest.in_turns(rounds, 90)
     for row in rows:
         if survivors.get(row.name):
-            row.note = f"left {survivors[row.name]} of 3 running in each round; {give_up():g} s is when we stopped looking"
+            row.note = (
+                f"left {survivors[row.name]} of 3 running in each round; {give_up():g} s is when we stopped looking"
+            )
     return rows
 
 

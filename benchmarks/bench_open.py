@@ -35,7 +35,7 @@ async def _cold(rounds: int) -> list[Row]:
     """How it is removed is not part of it."""
     contest = Contest("cold: open, print(1)")
     if "local" in chosen_engines():
-        contest.ours("holdfast, local", partial(_open, "local"), quick_rounds=2)
+        contest.ours("holdfast, local", partial(_open, "local"))
     if "docker" in chosen_engines():
         contest.floor("Docker API: create, start, exec", _raw)
         contest.ours("holdfast, docker", partial(_open, "docker"), "Docker API: create, start, exec", "1.0x")

@@ -29,7 +29,7 @@ async def measure(rounds: int) -> list[Row]:
 
 
 async def _miss() -> Row:
-    """Once: what is made stays, so a second round would be a hit. A requirement that says the same in other words is another layer."""
+    """Each round asks in other words for the same package, which makes another layer."""
     progress("a layer that is not there")
     row = Row("holdfast, a new set of packages", "ms", case="run, layer has to be made")
     for _ in range(1 if quick() else 3):

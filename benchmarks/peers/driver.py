@@ -1,8 +1,8 @@
 """The other half of ../_peers.py: lets the harness drive one peer, in the peers' own environment.
 
-A line of JSON comes in, a line goes out: {"do": "exec", "argv": ["true"]} -> {"ok": true, "ms": 53.1}. The time is taken
-here, around the peer's own call, so that neither the harness nor this protocol is part of it. What a peer prints goes
-to standard error.
+A line of JSON comes in, a line goes out: {"do": "exec", "argv": ["true"]} -> {"ok": true, "ms": 53.1}. The time is
+taken here, around the peer's own call, so that neither the harness nor this protocol is part of it. What a peer prints
+goes to standard error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""inspect_ai's Docker sandbox, which drives `docker compose`. It refuses daemons before 24.0.6, and works with them: its
-check of the version is switched off here.
+"""inspect_ai's Docker sandbox, which drives `docker compose`.
+
+It refuses daemons before 24.0.6, and works with them: its check of the version is switched off here.
 """
 
 from __future__ import annotations

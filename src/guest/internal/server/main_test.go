@@ -73,12 +73,12 @@ var shared = sync.OnceValue(func() *Server {
 
 // host is the other end of a connection.
 type host struct {
-	t      *testing.T
+	t      testing.TB
 	conn   *net.UnixConn
 	served chan error
 }
 
-func pair(t *testing.T) (ours, theirs *net.UnixConn) {
+func pair(t testing.TB) (ours, theirs *net.UnixConn) {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -99,14 +99,14 @@ func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 }
 
 // connectRaw makes a connection to the shared server, without a hello.
-func connectRaw(t *testing.T) *host {
+func connectRaw(t testing.TB) *host {
 	ours, theirs := pair(t)
 	h := &host{t, ours, make(chan error, 1)}
 	go func() { h.served <- newConn(shared(), theirs, theirs, theirs).serve(context.Background()) }()
 	return h
 }
 
-func greeted(t *testing.T, onEOF wire.OnEof, window int64) *host {
+func greeted(t testing.TB, onEOF wire.OnEof, window int64) *host {
 	h := connectRaw(t)
 	h.say(0, wire.HostHello{Protocol: wire.Protocol, Window: window, OnEof: onEOF})
 	var hello wire.GuestHello

@@ -186,7 +186,13 @@ def notes(config: SandboxConfig) -> list[str]:
     """What was written and has no effect: no mistake, but somebody may have hoped for something."""
     if config.mode == "compute":
         return ["session has no effect in compute mode: each run has a fresh sandbox"] if config.session else []
-    return ["cache has no effect in code mode"] if config.cache else []
+    told = ["cache has no effect in code mode"] if config.cache else []
+    if config.packages:
+        told.append(
+            "pip_packages and npm_packages have no effect in code mode: take an image that has them, or install them "
+            "with a command where network is allowed"
+        )
+    return told
 
 
 def short(text: str) -> str:

@@ -101,6 +101,16 @@ def test_doctor_says_what_is_refused_and_who_can_change_it(alone: Cli) -> None:
     assert "network_on" in told["reason"]
 
 
+def test_doctor_says_that_a_secret_is_not_set(alone: Cli) -> None:
+    file = agent(alone, "sandbox: {runtime: python, secrets: [API_TOKEN]}")
+    alone.env["HOLDFAST_ALLOWED_SECRETS"] = "API_TOKEN"
+    told = alone.json("doctor", file, "--json", status=1)
+    assert (told["engine"], "API_TOKEN" in told["reason"], "not set" in told["reason"]) == (None, True, True)
+    alone.env["API_TOKEN"] = "hunter2-hunter2"
+    shown = alone.ok("doctor", file)
+    assert "API_TOKEN" in shown and "hunter2" not in shown
+
+
 def test_doctor_of_a_file_with_mistakes(alone: Cli) -> None:
     done = alone("doctor", agent(alone, "sandbox:\n  timeout_second: 5\n  allow_network: yes"))
     assert (done.returncode, done.stdout) == (125, "")

@@ -432,6 +432,8 @@ def test_what_has_no_effect_is_noted() -> None:
         return frontmatter.parse(f"---\n{head}\n---\n").notes
 
     assert "no effect in compute mode" in notes("sandbox: {session: workflow}")[0]
+    assert "no effect in code mode" in notes("sandbox: {mode: code, pip_packages: [six]}")[0]
+    assert "no effect in code mode" in notes("sandbox: {mode: code, cache: true}")[0]
     assert "did you mean that" in notes("sanbox: python")[0]
     assert notes("sandbox: {mode: code, session: workflow}") == notes("model: x") == ()
 

@@ -237,6 +237,16 @@ async def test_engine_and_limits_are_told_to_the_model(monkeypatch: pytest.Monke
         told = (await aio.toolset(config))[name].description
         for part in ("engine fake", "no network", "60 s by default, 60 s at most", "64 MB memory", "5 MB disk"):
             assert part in told, (name, part)
+    alone, together = "yours alone", "shared by the agents of this workflow"
+    workflow = ExecutionContext(workflow_run_id="wf")
+    for session, context, said in (
+        (None, workflow, together),
+        ("custom", workflow, together),
+        ("isolated", workflow, alone),
+        (None, ExecutionContext(agent_run_id="r"), alone),
+    ):
+        config = SandboxConfig(mode="code", session=session)
+        assert said in (await aio.toolset(config, context=context))["sandbox_open"].description
     assert "1000 bytes" in (await aio.toolset(SandboxConfig(mode="code")))["sandbox_exec"].description
     assert "1000 bytes" in (await aio.toolset(SandboxConfig(runtime="python")))["sandbox_run"].description
 

@@ -26,7 +26,7 @@ class Examined:
     engine: str | None
     image: str | None
     reason: str
-    """why no engine can do it"""
+    """why its agent cannot work here, though all is allowed"""
 
     @property
     def ok(self) -> bool:
@@ -64,7 +64,8 @@ class Examined:
                 [
                     ("file", self.prompt.name),
                     ("mode", self.decision.request.mode),
-                    ("engine", self.engine or f"none: {self.reason}"),
+                    ("engine", self.engine or "none"),
+                    *([("reason", self.reason)] if self.reason else []),
                     *([("image", self.image)] if self.image else []),
                 ]
             )
@@ -80,7 +81,7 @@ async def examine(file: str) -> Examined:
     Raises:
         ConfigError: the file or a setting is wrong.
     """
-    from .. import factory, frontmatter, runtimes
+    from .. import factory, frontmatter, runtimes, secrets
     from ..abc import Capability, Mode
     from ..config import settings
     from ..policy import Request, decide
@@ -89,13 +90,16 @@ async def examine(file: str) -> Examined:
     if prompt.sandbox is None:
         return Examined(prompt, None, None, None, "")
     request = Request.of(prompt.sandbox)
-    decision = decide(request, settings())
-    packages = [*request.pip_packages, *request.npm_packages]
+    found = settings()
+    decision = decide(request, found)
+    packages = prompt.sandbox.packages if request.mode == Mode.COMPUTE else ()
     needs = factory.needs(Mode(request.mode), image=request.image, network=request.network, packages=packages)
     try:
+        if not decision.refusals:
+            secrets.resolve(request.secrets, found)
         engine = await factory.choose(None, Mode(request.mode), needs)
         images = Capability.IMAGES in (await engine.check()).capabilities
-    except errors.EngineUnavailable as error:
+    except (errors.EngineUnavailable, errors.ConfigError) as error:
         return Examined(prompt, decision, None, None, error.message)
     image = request.image or runtimes.runtime(request.runtime).image
     return Examined(prompt, decision, engine.name, image if images else None, "")

@@ -45,12 +45,14 @@ class CodeTools:
 
     def tools(self) -> list[Tool]:
         workdir = self._offer.settings.code_workdir
+        shared = self._offer.context.workflow_run_id and self._offer.config.session not in ("agent", "isolated")
+        whose = "is shared by the agents of this workflow" if shared else "is yours alone"
         kept = f"stdout and stderr are cut after {self._offer.decision.max_stdout_bytes} bytes each"
         made: list[tuple[str, str, type[inputs.Input], dict[str, Any], Callable[[Any], Awaitable[Result]]]] = [
             (
                 "sandbox_open",
                 f"Get your sandbox ({self._offer.place}), a Linux machine that keeps its files in {workdir} between "
-                f"calls and is shared by the agents of this workflow. Call it first. {self._offer.bounds} "
+                f"calls and {whose}. Call it first. {self._offer.bounds} "
                 "Example: {}",
                 inputs.OpenInput,
                 {
@@ -123,7 +125,8 @@ class CodeTools:
             ),
             (
                 "sandbox_close",
-                "End the sandbox for everybody, with all its files. Not needed: it ends with its workflow. Example: {}",
+                f"End the sandbox{' for everybody' if shared else ''}, with all its files. Not needed: it ends "
+                f"with its {'workflow' if shared else 'agent'}. Example: {{}}",
                 inputs.CloseInput,
                 {"closed": _BOOLEAN, "session_id": _STRING},
                 self._close,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import errors
-from ._common import FAILED, Command, engine_option, execute, say
+from ._common import Command, engine_option, execute, say
 
 if TYPE_CHECKING:
     from ..config import SandboxConfig
@@ -79,14 +79,8 @@ def command(
         return 0
 
     async def work() -> int:
-        from ..tools.adapters import load
         from ..tools.offer import ExecutionContext
 
-        try:
-            load("mcp")
-        except ImportError as error:
-            say(str(error))
-            return FAILED
         agent = file or _default(mode, runtime)
         context = ExecutionContext(workflow_run_id=workflow, agent_run_id=agent_run)
         if over_http:
@@ -109,7 +103,17 @@ def _default(mode: str | None, runtime: str | None) -> SandboxConfig:
         raise errors.InvalidRequest(f"--runtime {runtime}: {error.errors()[0]['msg']}") from error
 
 
+def _require_sdk() -> None:
+    from ..tools.adapters import load
+
+    try:
+        load("mcp")
+    except ImportError as error:
+        raise errors.InvalidRequest(str(error)) from error
+
+
 async def _serve_stdio(agent: str | SandboxConfig, context: ExecutionContext, engine: str | None) -> None:
+    _require_sdk()
     from ..tools.adapters import mcp_stdio
     from ..tools.toolset import toolset
 
@@ -128,11 +132,11 @@ async def _serve_http(
     port: int,
     allow_host: tuple[str, ...],
 ) -> None:
-    from ..tools.adapters import mcp, mcp_http
-    from ..tools.toolset import Toolset, toolset
-
     given = os.environ.pop(TOKEN, "")  # no process that we start needs it
     token = _checked(given, host, allow_host) or secrets.token_urlsafe(32)
+    _require_sdk()
+    from ..tools.adapters import mcp, mcp_http
+    from ..tools.toolset import Toolset, toolset
 
     async def make() -> Toolset:
         return await toolset(agent, context=context, engine=engine)

@@ -215,6 +215,8 @@ async def test_options_come_as_a_model_a_dictionary_or_a_file(engine: str, tmp_p
     await HoldfastSandbox.sample_cleanup("task", str(file), made, False)
     plain = HoldfastSandbox.config_deserialize({"limits": {"memory_mb": 128}})
     assert plain.limits.memory_mb == 128
+    same = {HoldfastConfig(env={"A": value}) for value in ("1", "1", "2")}  # as Inspect keeps them
+    assert len(same) == 2
     with pytest.raises(ValueError, match="memory"):
         HoldfastSandbox.config_deserialize({"memory": 128})
     with pytest.raises(errors.ImageNotAllowed):

@@ -28,6 +28,9 @@ class SessionOptions(BaseModel):
     """variables of all programs"""
     limits: Limits = Limits()
 
+    def __hash__(self) -> int:  # frameworks look options up, and the one that is made has none where a dict is
+        return hash(self.model_dump_json())
+
     def opened(self, workflow: str | None = None, session: str | None = None) -> AbstractAsyncContextManager[Session]:
         """`open_session` with these options; private, and ended when the block is left, if it is not named."""
         return open_session(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import ExecutionContext, aio
+from holdfast.config import SandboxConfig
 from tests.testbed import require
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
@@ -70,3 +71,21 @@ async def test_agents_of_a_workflow_write_run_and_fix(
         again = await writer.call("sandbox_open")
         assert (again["created"], again["workspace_lost"]) == (True, False)  # it was closed, not lost
         await writer.call("sandbox_close")
+
+
+async def test_an_image_by_its_short_name_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", require("docker")["host"])
+    require("images")
+    monkeypatch.setenv("HOLDFAST_OWNER_KEY", secrets.token_hex(16))
+    context = ExecutionContext(agent_run_id=f"r-{secrets.token_hex(4)}")
+    async with await aio.toolset(SandboxConfig(mode="code"), engine="docker", context=context) as tools:
+        for short, image in (("shell", "ubuntu:22.04"), ("python", "python:3.11-slim"), ("node", "node:20-slim")):
+            opened = await tools.call("sandbox_open", {"image": short})
+            assert (opened["ok"], opened["image"], opened["created"]) == (True, image, True)
+            assert (await tools.call("sandbox_close"))["closed"] is True
+        refused = await tools.call("sandbox_open", {"image": "golang:1.22"})
+        assert (refused["error_code"], "ubuntu:22.04" in refused["error"]) == ("image_not_allowed", True)
+        for wrong in ("", "NOT AN IMAGE", "sha256:" + "0" * 64):
+            mistake = await tools.call("sandbox_open", {"image": wrong})
+            assert mistake["error_code"] == "invalid_request"
+            assert mistake["error"].startswith("image: ") and "python:3.11-slim" in mistake["error"]

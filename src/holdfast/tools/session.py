@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from .. import asked as spelling
 from .. import errors, policy
 from ..code.manager import open_session
 from ..code.session import Session
@@ -345,8 +346,8 @@ def _entry(entry: FileEntry) -> dict[str, Any]:
 
 def _with_image(config: SandboxConfig, image: str) -> SandboxConfig:
     """The config with another image, as the author could have written it."""
-    asked = {**config.model_dump(exclude_defaults=True), "image": image, "runtime": None}
     try:
-        return SandboxConfig.model_validate(asked)
+        spelling.image(image)
     except ValueError as error:
-        raise errors.InvalidRequest(f"image: {errors.printable(str(error))[:200]}") from error
+        raise errors.InvalidRequest(f"image: {error}") from error
+    return SandboxConfig.model_validate({**config.model_dump(exclude_defaults=True), "image": image, "runtime": None})

@@ -44,7 +44,7 @@ _IN_IMAGE = {
 """peer -> what must be installed in its image, and the image's command"""
 _COMPOSE = "github.com/docker/compose/v2@v2.29.7"
 _PATIENCE = 120.0
-_FAREWELL = 15.0
+_FAREWELL = 6.0
 
 
 def cache() -> Path:
@@ -210,6 +210,10 @@ class Driver:
                 await process.stdin.aclose()  # it closes what is open, and ends
                 with anyio.move_on_after(_FAREWELL):
                     await process.wait()
+                if process.returncode is None:
+                    process.terminate()
+                    with anyio.move_on_after(_FAREWELL):
+                        await process.wait()
                 if process.returncode is None:
                     process.kill()
                 await process.aclose()

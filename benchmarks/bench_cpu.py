@@ -30,7 +30,7 @@ def busy_ms() -> float:
 
 
 async def measure(rounds: int) -> list[Row]:
-    seconds = 0.4 if quick() else 1.5
+    seconds = 0.4 if quick() else 1.2
     cases: dict[str, dict[str, tuple[Who, Work]]] = {"exec true": {}, "exec python3 -c pass": {}, "run print(1)": {}}
     true, python, run = cases.values()
     async with AsyncExitStack() as stack:
@@ -89,4 +89,4 @@ async def _cost(work: Work, seconds: float, idle: float) -> float:
 
 
 if __name__ == "__main__":
-    main((__doc__ or "").splitlines()[0], measure, rounds=5, engines=("local", "docker"), quick_rounds=1)
+    main((__doc__ or "").splitlines()[0], measure, rounds=3, engines=("local", "docker"), quick_rounds=1)

@@ -57,15 +57,15 @@ async def measure(rounds: int) -> list[Row]:
         one.ours("holdfast, local", partial(ours, "local"))
         runs = partial(together, partial(ours, "dagger"), CONCURRENT, each)
         many.ours("holdfast, dagger", runs, "SDK: with_exec, stdout", "at least 0.95x")
-        rows = await one.in_turns(rounds, 45)
+        rows = await one.in_turns(rounds, 30)
         rows += await many.throughput(CONCURRENT * each, 1 if quick() else 4)
     return rows if quick() else [*rows, await _memory()]
 
 
 async def _memory() -> Row:
-    row = Row("holdfast, dagger", "MB", case="client's memory after 200 more runs", goal="flat")
+    row = Row("holdfast, dagger", "MB", case="client's memory after 100 more runs", goal="flat")
     before = resident_mb()
-    for _ in range(200):
+    for _ in range(100):
         await ours("dagger")
     row.samples.append(max(0.0, resident_mb() - before))
     return row

@@ -73,7 +73,7 @@ async def _large(
     if raw:
         into.floor("Docker API: archive", partial(_put_file, raw, source))
         out.floor("Docker API: archive", partial(_get_file, raw, target))
-    return [row for contest in (into, out) for row in await contest.in_turns(rounds, 20)]
+    return [row for contest in (into, out) for row in await contest.in_turns(rounds, 14)]
 
 
 def _name(peer: Driver) -> str:

@@ -66,6 +66,7 @@ class _Watch:
 
 async def measure(rounds: int) -> list[Row]:
     rows: dict[tuple[str, str], Row] = {}
+    patience = 4 if quick() else 15
 
     def add(case: str, name: str, unit: str, value: float, who: Who = "ours", goal: str = "") -> None:
         rows.setdefault((case, name), Row(name, unit, case=case, who=who, goal=goal)).samples.append(value)
@@ -84,10 +85,10 @@ async def measure(rounds: int) -> list[Row]:
                 told(name, *await watch.during(work))
             for peer in list(found):
                 try:
-                    with anyio.fail_after(20):
+                    with anyio.fail_after(patience):
                         answer = await peer.ask("flood", argv=FLOOD)
                 except (NotHere, TimeoutError) as error:
-                    leave_out(peer.name, str(error) or "200 MB of output take it more than 20 s")
+                    leave_out(peer.name, str(error) or f"200 MB of output take it more than {patience} s")
                     found.remove(peer)
                 else:
                     told(peer.name, answer["ms"], {"client": answer["mb"]}, "peer")

@@ -22,7 +22,7 @@ TIMEOUT = 1
 
 
 def give_up() -> float:
-    return 2.0 if quick() else 5.0
+    return 1.0 if quick() else 5.0
 
 
 def line(marker: str) -> str:

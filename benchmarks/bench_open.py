@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from _floors import HOST_PYTHON, RawContainer, host
-from _measure import Contest, Row, Took, chosen_engines, main
+from _measure import Contest, Row, Took, chosen_engines, main, quick
 from _peers import Driver, peers
 
 from holdfast import aio
@@ -33,7 +33,7 @@ async def measure(rounds: int) -> list[Row]:
 
 async def _cold(rounds: int) -> list[Row]:
     """How it is removed is not part of it."""
-    contest = Contest("cold: open, print(1)")
+    contest = Contest("cold: open, print(1)", warm_up=not quick())
     if "local" in chosen_engines():
         contest.ours("holdfast, local", partial(_open, "local"))
     if "docker" in chosen_engines():
@@ -42,7 +42,7 @@ async def _cold(rounds: int) -> list[Row]:
     async with peers("open", "python", opened=False) as found:
         for peer in found:
             contest.peer(peer.name, partial(_first, peer))
-        return await contest.in_turns(rounds, 60)
+        return await contest.in_turns(rounds, 80)
 
 
 async def _open(engine: str) -> Took:

@@ -11,7 +11,7 @@ from typing import Any
 
 from _floors import BUBBLEWRAP, HOST_PYTHON, IMAGE, host, runc_bundle
 from _machine import point_to_the_testbed
-from _measure import Contest, NotHere, Row, chosen_engines, leave_out, main
+from _measure import Contest, NotHere, Row, chosen_engines, leave_out, main, quick
 from _peers import dagger_sdk, peers
 
 from holdfast import aio
@@ -30,7 +30,7 @@ async def container(client: Any) -> None:
 
 
 async def measure(rounds: int) -> list[Row]:
-    contest = Contest("run print(1)")
+    contest = Contest("run print(1)", warm_up=not quick())
     async with AsyncExitStack() as stack:
         contest.floor("host", partial(host, [HOST_PYTHON, "-c", CODE]))
         if "local" in chosen_engines():
@@ -54,7 +54,7 @@ async def measure(rounds: int) -> list[Row]:
             contest.ours("holdfast, dagger", partial(ours, "dagger"), "Dagger SDK: with_exec", "1.2x")
         for peer in await stack.enter_async_context(peers("open", "python", opened=False)):
             contest.peer(peer.name, partial(peer.time, "once"))
-        return await contest.in_turns(rounds, 60)
+        return await contest.in_turns(rounds, 75)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ async def measure(rounds: int) -> list[Row]:
             for driver in sdk:
                 await driver.ask("call", name="document", words={"rows": size // ROW, "filler": FILLER})
                 contest.floor(BY_HAND, partial(driver.time, "call", name="transform", words={"code": TRANSFORM}))
-            rows += await contest.in_turns(rounds, 40)
+            rows += await contest.in_turns(rounds, 25)
     return rows
 
 

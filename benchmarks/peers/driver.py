@@ -11,7 +11,7 @@ import importlib.metadata
 import inspect
 import json
 import os
-import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -187,10 +187,9 @@ def _memory(key: str) -> int:
     return int(Path("/proc/self/status").read_text().split(f"{key}:")[1].split()[0])
 
 
-async def _serve(peer: Peer) -> None:
+async def _serve(peer: Peer, served: _Served) -> None:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    served = _Served(peer)
     hello = {"version": importlib.metadata.version(peer.package), "can": peer.can(), "shares_files": peer.shares_files}
     out.write(json.dumps(hello) + "\n")
     while line := await anyio.to_thread.run_sync(sys.stdin.readline):
@@ -204,5 +203,10 @@ async def _serve(peer: Peer) -> None:
 
 
 def serve(peer: Peer) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    anyio.run(_serve, peer)
+    """Until the harness closes our stdin; SIGTERM ends what hangs, and what is open is closed then too."""
+    served = _Served(peer)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        anyio.run(_serve, peer, served)
+    except SystemExit:
+        anyio.run(served.close)

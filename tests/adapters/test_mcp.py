@@ -84,6 +84,19 @@ async def test_tools_are_listed_and_called_and_only_a_mistake_is_an_error(engine
         assert (await call(client, "sandbox_run", code="print(6 * 7)"))["stdout"] == "42\n"
 
 
+@local
+@pytest.mark.parametrize("way", ["stdio-auto", "http-legacy"])
+async def test_a_long_output_arrives_whole_and_its_text_says_where_it_was_cut(engine: str, way: str) -> None:
+    code = "import sys; print('\"' * 199999); print('\"' * 199999, file=sys.stderr)"
+    async with client_of(way) as client:
+        answer = await client.call_tool("sandbox_run", {"code": code})
+        assert isinstance(answer.structured_content, dict) and isinstance(answer.content[0], TextContent)
+        assert answer.structured_content["stderr"] == '"' * 199999 + "\n"
+        text = json.loads(answer.content[0].text)
+        assert text["stderr"].endswith("\n[...truncated at 20000 chars; the structured content has all of it...]")
+        assert {**text, "stdout": "", "stderr": ""} == {**answer.structured_content, "stdout": "", "stderr": ""}
+
+
 @pytest.mark.parametrize("way", ["stdio-auto", "http-auto"])
 async def test_nine_tools_of_code_mode_answer_as_their_schemas_say(engine: str, way: str) -> None:
     async with client_of(way, "--mode", "code") as client:

@@ -33,6 +33,9 @@ Context = ServerRequestContext[Any, Any]
 GONE = "holdfast.gone"
 """in the scope of an HTTP request: the event that its client has gone away"""
 _PROGRESS_SECONDS = 1.0
+_LONG_TEXT = 300_000
+"""The same goes out twice, and clients bound a message; the Python SDK's takes 1 MB over HTTP."""
+_CUT_CHARS = 20_000
 _STATE = "holdfast.tools"
 
 
@@ -75,7 +78,7 @@ def _server(tools: Sequence[Tool], find: Callable[[Context], Awaitable[Toolset]]
         except errors.SandboxError as error:
             result = failure(error)
         return CallToolResult(
-            content=[TextContent(type="text", text=json.dumps(result, ensure_ascii=False))],
+            content=[TextContent(type="text", text=_text(result))],
             structured_content=result,
             is_error="error" in result,
         )
@@ -90,6 +93,22 @@ def _listed(tool: Tool) -> Listed:
         input_schema=tool.input_schema,
         output_schema=tool.output_schema,
     )
+
+
+def _text(result: Result) -> str:
+    """The result for clients that know no structured content; of a very long one, the beginnings of its strings."""
+    whole = json.dumps(result, ensure_ascii=False)
+    return whole if len(whole) <= _LONG_TEXT else json.dumps(_cut(result), ensure_ascii=False)
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_cut(each) for each in value]
+    if isinstance(value, str) and len(value) > _CUT_CHARS:
+        return f"{value[:_CUT_CHARS]}\n[...truncated at {_CUT_CHARS} chars; the structured content has all of it...]"
+    return value
 
 
 async def _call(tools: Toolset, context: Context, asked: CallToolRequestParams) -> Result:

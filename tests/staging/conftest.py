@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import nats
 import pytest
 from nats.js.errors import NotFoundError
@@ -68,6 +69,10 @@ class Outside:
         return sum(count for subject, count in (await self.subjects()).items() if ".C." in subject)
 
     async def consumers(self) -> int:
+        """How many there are; one that is on its way out is waited for."""
+        with anyio.move_on_after(5):
+            while (await self.info()).state.consumer_count:
+                await anyio.sleep(0.02)
         return int((await self.info()).state.consumer_count)
 
     async def record(self, name: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Messages:
         while self._asked < self.total and self._asked - self._got <= self._ahead // 2:
             batch = min(max(1, self._ahead // 2), self.total - self._asked)
             request = {"batch": batch, "expires": int((self._link.patience + 10) * 1e9)}
-            await self._link.publish(self._next, json.dumps(request).encode(), self._box.subject)
+            await self._link.publish(self._next, json.dumps(request).encode(), self._box)
             self._asked += batch
         message = await self._box.receive()
         if status(message) is not None:
@@ -105,10 +105,10 @@ async def messages(link: Link, bucket: str, subject: str, *, last: bool = False,
         name, total = str(made["name"]), int(made["num_pending"])
     except (KeyError, TypeError, ValueError):
         raise errors.StagingLost(f"the object store at {link.address} sent an answer that is none") from None
-    try:
-        async with link.mailbox() as box:
+    async with link.mailbox() as box:
+        try:
             yield Messages(link, bucket, name, total, ahead, box)
-    finally:
-        if not link.lost:  # it would end by itself, only later
+        finally:
+            # It would end by itself, only later; so nobody waits for the answer.
             with anyio.move_on_after(_CLEANING_SECONDS, shield=True), contextlib.suppress(errors.StagingError):
-                await link.ask(f"$JS.API.CONSUMER.DELETE.{stream(bucket)}.{name}", b"")
+                await link.publish(f"$JS.API.CONSUMER.DELETE.{stream(bucket)}.{name}", b"", box)

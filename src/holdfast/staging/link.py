@@ -24,6 +24,7 @@ _CLOSING_SECONDS = 2.0
 _PENDING_BYTES = 8 << 20
 _MAX_WAITING_BYTES = 256 << 20
 _SHOWN = 300
+_DENIALS = 64
 
 
 class Link:
@@ -36,7 +37,7 @@ class Link:
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
         self._boxes: set[Mailbox] = set()
         self._lost: str | None = None
-        self._denied: str | None = None
+        self._denied: deque[str] = deque(maxlen=_DENIALS)
         self._last = ""
         """what nats-py complained about last"""
         self._client: Any = None
@@ -44,9 +45,10 @@ class Link:
     # --- what nats-py calls
 
     async def _on_error(self, error: Exception) -> None:
-        text = errors.printable(str(error) or type(error).__name__).removeprefix("nats: ")[:_SHOWN]
-        if "permissions violation" in text.lower():
-            self._denied = text
+        whole = errors.printable(str(error) or type(error).__name__).removeprefix("nats: ")
+        text = whole[:_SHOWN]
+        if "permissions violation" in whole.lower():
+            self._denied.append(whole)
         elif self._lost is None and self._client is not None and self._client.is_closed:
             self._lost = text
         self._last = text
@@ -88,14 +90,11 @@ class Link:
                     tls=context,
                     **options,
                 )
-                await self._client.flush()
         except TimeoutError as error:
             text = f"the object store at {self.address} did not answer within {self.patience:g} s"
             raise errors.StagingUnavailable(text) from error
         except (Error, OSError, ValueError) as error:
             raise self._unavailable(error) from error
-        if self._denied:
-            raise errors.StagingDenied(f"the object store at {self.address} does not allow it: {self._denied}")
 
     def _unavailable(self, error: Exception) -> errors.SandboxError:
         words = f"{self._last} {error}"
@@ -126,12 +125,13 @@ class Link:
     def lost(self) -> bool:
         return self._lost is not None or self._client is None or self._client.is_closed
 
-    def check(self) -> None:
+    def check(self, box: Mailbox) -> None:
         """Raises:
         StagingDenied, StagingLost: nothing more will come.
         """
-        if self._denied:
-            raise errors.StagingDenied(f"the object store at {self.address} does not allow it: {self._denied}")
+        for text in self._denied:  # they come late, and say only what they are about
+            if any(f'"{subject}"' in text.lower() for subject in box.subjects):
+                raise errors.StagingDenied(f"the object store at {self.address} does not allow it: {text[:_SHOWN]}")
         if self.lost:
             why = self._lost or "the connection to it broke"
             raise errors.StagingLost(f"the object store at {self.address} went away: {why}")
@@ -140,8 +140,8 @@ class Link:
     async def mailbox(self) -> AsyncIterator[Mailbox]:
         from nats.errors import Error
 
-        self.check()
         box = Mailbox(self, f"{self._inbox}.{secrets.token_hex(6)}")
+        self.check(box)
         self._boxes.add(box)
         subscription: Any = None
         try:
@@ -152,7 +152,7 @@ class Link:
                         box.subject, cb=box.put, pending_bytes_limit=_MAX_WAITING_BYTES
                     )
                 except (Error, OSError) as error:
-                    self._broke(error)
+                    self._broke(error, box)
             yield box
         finally:
             self._boxes.discard(box)
@@ -161,30 +161,30 @@ class Link:
                     await subscription.unsubscribe()
 
     async def publish(
-        self, subject: str, payload: bytes | bytearray, reply: str, headers: Mapping[str, str] | None = None
+        self, subject: str, payload: bytes, box: Mailbox, headers: Mapping[str, str] | None = None
     ) -> None:
         from nats.errors import Error
 
-        self.check()
+        box.subjects.add(subject.lower())
+        self.check(box)
         with self.deadline():
             try:
-                await self._client.publish(subject, payload, reply, dict(headers) if headers else None)
+                await self._client.publish(subject, payload, box.subject, dict(headers) if headers else None)
             except (Error, OSError) as error:
-                self._broke(error)
+                self._broke(error, box)
 
-    def _broke(self, error: Exception) -> NoReturn:
+    def _broke(self, error: Exception, box: Mailbox) -> NoReturn:
         self._lost = self._lost or errors.printable(str(error))[:_SHOWN]
-        self.check()
+        self.check(box)
         raise error
 
     async def ask(
         self, subject: str, request: Mapping[str, Any] | bytes, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """What JetStream answers. Its errors come as they are, under `error`."""
-        self._denied = None
         payload = request if isinstance(request, bytes) else json.dumps(request).encode()
         async with self.mailbox() as box:
-            await self.publish(subject, payload, box.subject, headers)
+            await self.publish(subject, payload, box, headers)
             return await box.answer()
 
     @contextmanager
@@ -203,6 +203,8 @@ class Mailbox:
 
     def __init__(self, link: Link, subject: str) -> None:
         self.subject = subject
+        self.subjects = {subject.lower()}
+        """what a refusal of the server may be about"""
         self._link = link
         self._messages: deque[Any] = deque()
         self._news: anyio.Event | None = None
@@ -228,7 +230,7 @@ class Mailbox:
         if not self._messages:
             with self._link.deadline():
                 while not self._messages:
-                    self._link.check()
+                    self._link.check(self)
                     self._news = anyio.Event()
                     await self._news.wait()
         return self._messages.popleft()

@@ -90,7 +90,7 @@ class Writing:
     async def _send(self, piece: bytes) -> None:
         while self._sent - self._confirmed >= _WINDOW or len(self._box):
             await self._confirm()
-        await self._store.link.publish(f"$O.{self._place.bucket}.C.{self._nuid}", piece, self._box.subject)
+        await self._store.link.publish(f"$O.{self._place.bucket}.C.{self._nuid}", piece, self._box)
         self._sent += 1
 
     async def _confirm(self) -> None:

@@ -67,11 +67,16 @@ class Axis:
         share = (value - low) / (high - low) if high > low else 0.0
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
+    def has(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
     def ticks(self) -> list[float]:
         if self.logarithmic:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             found = [10.0**power for power in range(first, last + 1)]
-            return found if len(found) > 1 else [self.low, self.high]
+            if len(found) > 1:
+                return found
+            return [tick for power in (first - 1, first) for tick in (10.0**power, 3 * 10.0**power) if self.has(tick)]
         step = 10 ** math.floor(math.log10(self.high / 2))
         step = next(step * factor for factor in (1, 2, 5, 10) if self.high / (step * factor) <= 6)
         return [step * number for number in range(int(self.high / step + 1e-9) + 1)]
@@ -81,7 +86,7 @@ def axis(values: Sequence[float], start: float, end: float) -> Axis:
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     if high / low >= LOG_FROM:
-        return Axis(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high) - 1e-9), start, end, True)
+        return Axis(low / 1.3, high * 1.3, start, end, True)
     return Axis(0, high * 1.05, start, end, False)
 
 
@@ -211,6 +216,8 @@ def _dots(case: str, rows: list[Measured], top: float) -> tuple[list[str], float
 
 
 def _beside(row: Measured, best: float | None) -> str:
+    if row.note:
+        return _short(row.note, 26)
     if row.ratio is not None:
         return f"{row.ratio:.2f}× {_short(row.baseline or '', 18)}"
     if row.who == "peer" and best:

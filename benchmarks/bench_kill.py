@@ -41,9 +41,7 @@ async def measure(rounds: int) -> list[Row]:
         rows = await contest.in_turns(rounds, 90)
     for row in rows:
         if survivors.get(row.name):
-            row.note = (
-                f"left {survivors[row.name]} of 3 running in each round; {give_up():g} s is when we stopped looking"
-            )
+            row.note = f"{survivors[row.name]} of 3 left running"
     return rows
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -29,10 +30,13 @@ def blocks(kind: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def environment() -> Iterator[dict[str, str]]:
+def environment(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="hf", dir="/tmp") as state:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        yield {**os.environ, "PATH": path, "HOLDFAST_STATE_DIR": state}
+        store = {}
+        if "staging.md" in request.node.name:
+            store = {"HOLDFAST_NATS_URL": require("nats")["url"], "HOLDFAST_STAGING_BUCKET": f"hf-{uuid4().hex}"}
+        yield {**os.environ, **store, "PATH": path, "HOLDFAST_STATE_DIR": state}
 
 
 @pytest.mark.parametrize(("name", "code"), [pytest.param(*block, id=block[0]) for block in blocks("python")])

@@ -143,7 +143,13 @@ async def test_permissions_of_the_server_hold_and_are_named(way: pytest.MonkeyPa
         f'["$JS.API.STREAM.MSG.GET.OBJ_{bucket}", "$JS.API.CONSUMER.*.OBJ_{bucket}", '
         f'"$JS.API.CONSUMER.*.OBJ_{bucket}.>", "$JS.API.CONSUMER.MSG.NEXT.OBJ_{bucket}.>"]'
     )
+    documented = (
+        f'["$O.{bucket}.>", "$JS.API.STREAM.MSG.GET.OBJ_{bucket}", "$JS.API.STREAM.PURGE.OBJ_{bucket}", '
+        f'"$JS.API.STREAM.CREATE.OBJ_{bucket}", "$JS.API.CONSUMER.CREATE.OBJ_{bucket}", '
+        f'"$JS.API.CONSUMER.MSG.NEXT.OBJ_{bucket}.>", "$JS.API.CONSUMER.DELETE.OBJ_{bucket}.>"]'
+    )
     config = f"""authorization {{ users: [
+        {{ user: documented, password: p, permissions: {{ publish: {documented}, subscribe: "_INBOX.>" }} }},
         {{ user: all, password: p }},
         {{ user: reader, password: p, permissions: {{ publish: {reader}, subscribe: "_INBOX.>" }} }},
         {{ user: nobody, password: p, permissions: {{ publish: "nothing", subscribe: "_INBOX.>" }} }},
@@ -153,8 +159,9 @@ async def test_permissions_of_the_server_hold_and_are_named(way: pytest.MonkeyPa
     with server(config) as url:
         way.setenv("HOLDFAST_NATS_URL", url)
         way.setenv("HOLDFAST_NATS_PASSWORD", "p")
-        way.setenv("HOLDFAST_NATS_USER", "all")
-        await works()
+        for user in ("documented", "all", "documented"):
+            way.setenv("HOLDFAST_NATS_USER", user)
+            await works()
         way.setenv("HOLDFAST_NATS_USER", "reader")
         async with open_store(settings()) as store:
             assert len(await get(store, place)) == 500_000

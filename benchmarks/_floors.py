@@ -24,6 +24,9 @@ TRUE = ["/usr/bin/true"]
 # What the sandbox's programs have, so that both sides start the same thing.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
 HOST_PYTHON = f"{sys.base_prefix}/bin/python3"
+"""The one that the engine `local` gives to runs."""
+SYSTEM_PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else HOST_PYTHON
+"""Nearest to the one of an image: nobody's hooks run at its start."""
 BUBBLEWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib"]
 BUBBLEWRAP += ["--symlink", "usr/lib64", "/lib64", "--symlink", "usr/bin", "/bin", "--proc", "/proc", "--dev", "/dev"]
 BUBBLEWRAP += ["--ro-bind", sys.base_prefix, sys.base_prefix, "--"]

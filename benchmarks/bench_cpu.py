@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-from _floors import BUBBLEWRAP, HOST_PYTHON, TRUE, host, raw_container
+from _floors import BUBBLEWRAP, HOST_PYTHON, SYSTEM_PYTHON, TRUE, host, raw_container
 from _measure import NotHere, Row, Who, Work, chosen_engines, leave_out, main, progress, quick
 from _peers import peers
 
@@ -35,13 +35,13 @@ async def measure(rounds: int) -> list[Row]:
     true, python, run = cases.values()
     async with AsyncExitStack() as stack:
         true["host"] = "floor", partial(host, TRUE)
-        python["host"] = "floor", partial(host, [HOST_PYTHON, "-c", "pass"])
+        python["host"] = "floor", partial(host, [SYSTEM_PYTHON, "-c", "pass"])
         run["host: bwrap"] = "floor", partial(host, [*BUBBLEWRAP, HOST_PYTHON, "-c", "print(1)"])
         for engine in chosen_engines():
             name = f"holdfast, {engine}"
             box = await stack.enter_async_context(aio.open_session(engine=engine))
             true[name] = "ours", partial(box.exec, TRUE)
-            program = HOST_PYTHON if engine == "local" else "/usr/bin/python3"
+            program = SYSTEM_PYTHON if engine == "local" else "/usr/bin/python3"
             python[name] = "ours", partial(box.exec, [program, "-c", "pass"])
             run[name] = "ours", partial(aio.run, "print(1)", engine=engine)
         if "docker" in chosen_engines():

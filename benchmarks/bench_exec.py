@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from _floors import BUBBLEWRAP, HOST_PYTHON, TRUE, host, raw_container
+from _floors import BUBBLEWRAP, SYSTEM_PYTHON, TRUE, host, raw_container
 from _measure import Contest, Row, chosen_engines, main
 from _peers import peers
 
@@ -23,13 +23,13 @@ async def measure(rounds: int) -> list[Row]:
     true, python = Contest("exec true"), Contest("exec python3 -c pass")
     async with AsyncExitStack() as stack:
         true.floor("host", partial(host, TRUE))
-        python.floor("host", partial(host, [HOST_PYTHON, *PASS]))
+        python.floor("host", partial(host, [SYSTEM_PYTHON, *PASS]))
         if "local" in chosen_engines():
             box = await stack.enter_async_context(aio.open_session(engine="local"))
             true.floor("host: bwrap", partial(host, [*BUBBLEWRAP, *TRUE]))
-            python.floor("host: bwrap", partial(host, [*BUBBLEWRAP, HOST_PYTHON, *PASS]))
+            python.floor("host: bwrap", partial(host, [*BUBBLEWRAP, SYSTEM_PYTHON, *PASS]))
             true.ours("holdfast, local", partial(box.exec, TRUE), "host", "1.5x")
-            python.ours("holdfast, local", partial(box.exec, [HOST_PYTHON, *PASS]), "host", "1.2x")
+            python.ours("holdfast, local", partial(box.exec, [SYSTEM_PYTHON, *PASS]), "host", "1.2x")
         if "docker" in chosen_engines():
             box = await stack.enter_async_context(aio.open_session(engine="docker"))
             raw = stack.enter_context(raw_container())

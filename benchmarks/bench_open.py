@@ -37,8 +37,8 @@ async def _cold(rounds: int) -> list[Row]:
     if "local" in chosen_engines():
         contest.ours("holdfast, local", partial(_open, "local"))
     if "docker" in chosen_engines():
-        contest.floor("Docker API: create, start, exec", _raw)
-        contest.ours("holdfast, docker", partial(_open, "docker"), "Docker API: create, start, exec", "1.0x")
+        contest.floor("Docker API: create to exec", _raw)
+        contest.ours("holdfast, docker", partial(_open, "docker"), "Docker API: create to exec", "1.0x")
     async with peers("open", "python", opened=False) as found:
         for peer in found:
             contest.peer(peer.name, partial(_first, peer))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..compute.runner import run
-from . import shown
+from . import outputs, shown
 from .inputs import RunInput, StagedRunInput
 from .offer import Offer
 from .tool import Result, Tool
@@ -65,51 +65,6 @@ def tools(offer: Offer) -> list[Tool]:
         return told
 
     kind = RunInput if mine is None else StagedRunInput
-    return [Tool("sandbox_run", description.rstrip(), kind, OUTPUT, handle, offer.masker, offer.context.attributes)]
-
-
-_STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-FAILED: dict[str, Any] = {"ok": _BOOLEAN, "error": _STRING, "error_code": _STRING, "hint": _STRING}
-ENDED: dict[str, Any] = {
-    **FAILED,
-    "exit_code": {"type": ["integer", "null"], "description": "null: it ended by a signal, or nobody knows"},
-    "end_cause": {**_STRING, "description": "completed, timeout, oom, killed, disk_full …"},
-    "signal": {"type": ["integer", "null"]},
-    "duration_ms": _INTEGER,
-    "stdout": _STRING,
-    "stderr": _STRING,
-    "encoding": _STRING,
-    "truncated": _BOOLEAN,
-    "stdout_total_bytes": _INTEGER,
-    "stderr_total_bytes": _INTEGER,
-    "cpu_ms": _INTEGER,
-    "peak_memory_bytes": _INTEGER,
-    "left_processes": {"type": "array", "items": _STRING},
-}
-_ARTIFACT = {"path": _STRING, "size_bytes": _INTEGER}
-OUTPUT: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        **ENDED,
-        "runtime": _STRING,
-        "engine": _STRING,
-        "artifacts": {
-            "type": "array",
-            "items": {"type": "object", "properties": {**_ARTIFACT, "content_base64": _STRING}},
-        },
-        "artifacts_skipped": {"type": "array", "items": {"type": "object", "properties": _ARTIFACT}},
-        "artifacts_skipped_count": _INTEGER,
-        "artifacts_published": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {**_ARTIFACT, **dict.fromkeys(("file_key", "bucket", "digest"), _STRING)},
-            },
-        },
-        "artifacts_unpublished": _STRING,
-        "artifacts_unlisted": _BOOLEAN,
-        "cached": _BOOLEAN,
-        "limits": {"type": "object"},
-    },
-    "required": ["ok"],
-}
+    return [
+        Tool("sandbox_run", description.rstrip(), kind, outputs.RUN, handle, offer.masker, offer.context.attributes)
+    ]

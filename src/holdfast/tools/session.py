@@ -17,19 +17,15 @@ from ..code.manager import open_session
 from ..code.session import Session
 from ..config import SandboxConfig
 from ..results import FileEntry, FileKind
-from . import inputs, shown, staging
+from . import inputs, outputs, shown, staging
 from .offer import Offer
-from .run import ENDED, FAILED
 from .tool import Result, Tool
 
-_STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 _LISTED = 1000
 _LISTED_BYTES = 64 << 10
 """of paths, each of which may have 4096"""
 _READ_BYTES = 64 << 10
 """of output in one `sandbox_exec_read`"""
-_CHUNK = {"seq": _INTEGER, "stream": _STRING, "text": _STRING}
-_ENTRY = {"path": _STRING, "type": _STRING, "size": _INTEGER, "mode": _STRING, "mtime_unix": _INTEGER}
 _KINDS = {FileKind.DIRECTORY: "dir"}
 _USUAL = (None, "workflow", "default", "agent", "isolated")
 _NOBODY = {"workflow": None, "agent": None, "session": None}
@@ -49,18 +45,13 @@ class CodeTools:
         shared = self._offer.context.workflow_run_id and self._offer.config.session not in ("agent", "isolated")
         whose = "is shared by the agents of this workflow" if shared else "is yours alone"
         kept = f"stdout and stderr are cut after {self._offer.decision.max_stdout_bytes} bytes each"
-        made: list[tuple[str, str, type[inputs.Input], dict[str, Any], Callable[[Any], Awaitable[Result]]]] = [
+        made: list[tuple[str, str, type[inputs.Input], Callable[[Any], Awaitable[Result]]]] = [
             (
                 "sandbox_open",
                 f"Get your sandbox ({self._offer.place}), a Linux machine that keeps its files in {workdir} between "
                 f"calls and {whose}. Call it first. {self._offer.bounds} "
                 "Example: {}",
                 inputs.OpenInput,
-                {
-                    **dict.fromkeys(("sandbox_id", "session_id", "image", "workdir", "status", "engine"), _STRING),
-                    **dict.fromkeys(("created", "changed", "workspace_lost"), _BOOLEAN),
-                    "limits": {"type": "object"},
-                },
                 self._open,
             ),
             (
@@ -68,12 +59,6 @@ class CodeTools:
                 f"Run a command in the sandbox. Whatever it leaves running is killed when it ends; {kept}. "
                 'Example: {"cmd": ["python3", "main.py"]} or {"command": "ls -la | head"}',
                 inputs.ExecInput,
-                {
-                    **ENDED,
-                    "exec_id": _STRING,
-                    "status": {**_STRING, "enum": ["completed", "running"]},
-                    "limits": {"type": "object"},
-                },
                 self._exec,
             ),
             (
@@ -81,14 +66,12 @@ class CodeTools:
                 "What a command that was started with stream wrote since next_seq of the last read, up to 64 KB of it. "
                 'Example: {"exec_id": "x1", "since_seq": 0}',
                 inputs.ExecReadInput,
-                {"chunks": _array(_CHUNK), "next_seq": _INTEGER, "expired_bytes": _INTEGER, "done": _BOOLEAN},
                 self._exec_read,
             ),
             (
                 "sandbox_exec_wait",
                 'Wait for a command that was started with stream. Example: {"exec_id": "x1", "timeout_seconds": 60}',
                 inputs.ExecWaitInput,
-                {**ENDED, "done": _BOOLEAN, "status": _STRING},
                 self._exec_wait,
             ),
             (
@@ -96,32 +79,24 @@ class CodeTools:
                 "Write a file, whole or not at all; it replaces an old one. "
                 'Example: {"path": "main.py", "contents": "print(1)\\n"}',
                 inputs.FsWriteInput,
-                {"path": _STRING, "size_bytes": _INTEGER},
                 self._write,
             ),
             (
                 "sandbox_fs_read",
                 'Read a file, up to 256 KB of it unless max_bytes says more. Example: {"path": "main.py"}',
                 inputs.FsReadInput,
-                {
-                    **dict.fromkeys(("path", "contents", "contents_b64"), _STRING),
-                    "truncated": _BOOLEAN,
-                    "size_bytes": _INTEGER,
-                },
                 self._read,
             ),
             (
                 "sandbox_fs_list",
                 f'List a folder, at most {_LISTED} entries. Example: {{"path": ".", "recursive": true}}',
                 inputs.FsListInput,
-                {"entries": _array(_ENTRY), "truncated": _BOOLEAN},
                 self._list,
             ),
             (
                 "sandbox_fs_delete",
                 'Delete a file, or a folder with recursive. Example: {"path": "build", "recursive": true}',
                 inputs.FsDeleteInput,
-                {"deleted": _STRING, "path": _STRING},
                 self._delete,
             ),
             (
@@ -129,13 +104,12 @@ class CodeTools:
                 f"End the sandbox{' for everybody' if shared else ''}, with all its files. Not needed: it ends "
                 f"with its {'workflow' if shared else 'agent'}. Example: {{}}",
                 inputs.CloseInput,
-                {"closed": _BOOLEAN, "session_id": _STRING},
                 self._close,
             ),
         ]
         return [
-            Tool(name, text, kind, _schema(fields), handler, self._offer.masker, self._offer.context.attributes)
-            for name, text, kind, fields, handler in made
+            Tool(name, text, kind, outputs.CODE[name], handler, self._offer.masker, self._offer.context.attributes)
+            for name, text, kind, handler in made
         ] + staging.tools(self._offer, self._session)
 
     async def aclose(self) -> None:
@@ -318,14 +292,6 @@ async def _usable(session: Session) -> bool:
     except errors.SessionError:
         return False
     return True
-
-
-def _array(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": {"type": "object", "properties": fields}}
-
-
-def _schema(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {**FAILED, **fields}, "required": ["ok"]}
 
 
 def _absolute(session: Session, path: str) -> str:

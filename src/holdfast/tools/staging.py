@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from .inputs import PublishFileInput, StageFileInput
-from .run import FAILED
+from .outputs import FAILED
 from .tool import Result, Tool
 
 if TYPE_CHECKING:

@@ -63,22 +63,23 @@ async def stage(
         StagedFileNotFound, StagedFileIsLink, StagedFileDamaged, StagedFileChanged: see there.
         FileTooLarge, WorkspaceFull: it does not fit, by the size in its record; nothing was read.
     """
-    place = reach.readable(key, bucket)
-    file = await store.info(place)
-    if path.endswith("/"):
-        path += posixpath.basename(file.name)
-    guest = await session.guest()
-    _fits(file.size_bytes, store.settings.staging_max_bytes, session.effective.limits.get("max_file_size_bytes"))
-    report = await guest.status()
-    if report.workspace_total_bytes and file.size_bytes > report.workspace_free_bytes:
-        raise errors.WorkspaceFull(
-            f"{short(file.name)} has {file.size_bytes} bytes, and the workspace has {report.workspace_free_bytes} left"
-        )
-    async with store.reading(file) as pieces, aclosing(_told(pieces, file, tell)) as source:
-        entry = await guest.write_file(path, source, overwrite=overwrite)
-    if entry.size_bytes != file.size_bytes:
-        raise errors.ProtocolError(f"the guest wrote {entry.size_bytes} bytes of {file.size_bytes}")
-    return _staged(file, place, reach, entry)
+    with session.span("stage_file") as span:
+        place = reach.readable(key, bucket)
+        file = await store.info(place)
+        if path.endswith("/"):
+            path += posixpath.basename(file.name)
+        guest = await session.guest()
+        _fits(file.size_bytes, store.settings.staging_max_bytes, session.effective.limits.get("max_file_size_bytes"))
+        report = await guest.status()
+        left = report.workspace_free_bytes
+        if report.workspace_total_bytes and file.size_bytes > left:
+            raise errors.WorkspaceFull(f"{short(file.name)} has {file.size_bytes} bytes; the workspace has {left} left")
+        async with store.reading(file) as pieces, aclosing(_told(pieces, file, tell)) as source:
+            entry = await guest.write_file(path, source, overwrite=overwrite)
+        if entry.size_bytes != file.size_bytes:
+            raise errors.ProtocolError(f"the guest wrote {entry.size_bytes} bytes of {file.size_bytes}")
+        span.set(bytes=file.size_bytes)
+        return _staged(file, place, reach, entry)
 
 
 async def publish(
@@ -97,27 +98,29 @@ async def publish(
         PolicyError: the key is not one that may be written from here.
         NotRegularFile, SandboxIsADirectory, FileTooLarge: it cannot be published.
     """
-    guest = await session.guest()
-    entry = await guest.stat(path)
-    if entry.kind is FileKind.DIRECTORY:
-        raise errors.SandboxIsADirectory(
-            f"{errors.printable(path)} is a folder; publish its files, or an archive of it"
-        )
-    place = reach.writable(entry.path if key is None else key, bucket)
-    _fits(entry.size_bytes, store.settings.staging_max_bytes, None)
-    async with store.writing(place) as writing:
-        done = 0
+    with session.span("publish_file") as span:
+        guest = await session.guest()
+        entry = await guest.stat(path)
+        if entry.kind is FileKind.DIRECTORY:
+            raise errors.SandboxIsADirectory(
+                f"{errors.printable(path)} is a folder; publish its files, or an archive of it"
+            )
+        place = reach.writable(entry.path if key is None else key, bucket)
+        _fits(entry.size_bytes, store.settings.staging_max_bytes, None)
+        async with store.writing(place) as writing:
+            done = 0
 
-        async def take(data: bytes) -> None:
-            nonlocal done
-            await writing.add(data)
-            done += len(data)
-            if tell:
-                tell(done, max(done, entry.size_bytes))
+            async def take(data: bytes) -> None:
+                nonlocal done
+                await writing.add(data)
+                done += len(data)
+                if tell:
+                    tell(done, max(done, entry.size_bytes))
 
-        await guest.read_file_into(path, take)
-        file = await writing.commit()
-    return _staged(file, place, reach, entry)
+            await guest.read_file_into(path, take)
+            file = await writing.commit()
+        span.set(bytes=file.size_bytes)
+        return _staged(file, place, reach, entry)
 
 
 def _fits(size: int, most: int, session_most: int | None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -11,9 +13,12 @@ import pytest
 
 from holdfast import ExecutionContext, aio, errors
 from holdfast.config import Limits
+from holdfast.guest.oneshot import OneShot, Order
+from holdfast.guest.replay import ReplayStream
 from holdfast.staging.reach import Place
 from holdfast.staging.store import Store
 from tests.testbed import require
+from tests.unit.scripted import COMMAND
 
 from .conftest import Outside, get, put
 
@@ -148,3 +153,41 @@ async def test_the_tool_is_bound_to_its_workflow(
     monkeypatch.delenv("HOLDFAST_NATS_URL")
     (tool,) = await aio.toolset(tmp_path / "agent.prompt", context=context)
     assert "stage" not in tool.input_schema["properties"]
+
+
+class Held:
+    """A staged file of zeros."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def pieces() -> AsyncIterator[bytes]:
+            for at in range(0, self.size_bytes, PIECE):
+                yield bytes(min(PIECE, self.size_bytes - at))
+
+        yield pieces()
+
+
+async def test_an_engine_that_has_to_hold_all_takes_so_much_and_no_more() -> None:
+    """As Dagger: the guest is started when the host has said all."""
+    said: list[bytes] = []
+
+    async def deliver(request: bytes, max_answer_bytes: int) -> bytes:
+        said.append(request)
+        return b""
+
+    async def told(size: int) -> None:
+        oneshot = OneShot(
+            ReplayStream(deliver), Order(command=COMMAND, files={"main.py": b""}, staged={"a": Held(size)})
+        )
+        await oneshot.send()
+        await oneshot.receive()
+
+    with pytest.raises(errors.SandboxError):  # a guest that says nothing
+        await told(5 * PIECE + 1)
+    assert said[0].count(bytes(PIECE)) >= 5
+    with pytest.raises(errors.FileTooLarge, match="has to hold"):
+        await told((64 << 20) + 1)
+    assert len(said) == 1

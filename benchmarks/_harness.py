@@ -20,6 +20,7 @@ from _page import write_pages
 from _report import Answer, Measured, Report
 
 FOLDER = Path(__file__).parent
+BUSY = 0.5
 ORDER = (
     "exec",
     "open",
@@ -120,7 +121,7 @@ def _run(options: argparse.Namespace, wanted: tuple[str, ...]) -> Report:
     say(f"{machine.cpu}, {machine.cores} cores, load {machine.load_before}; engines: {', '.join(there) or 'none'}")
     for name, reason in {**missing, **{n: v for n, v in peers.items() if n not in able}}.items():
         say(f"  without {name}: {reason}")
-    if machine.load_before > 0.5 * machine.cores / 2:
+    if machine.load_before > BUSY:
         say("  the machine is busy: what is measured now is noise")
     answers: list[Answer] = []
     for number, name in enumerate(wanted, 1):
@@ -161,8 +162,10 @@ def _ask(name: str, there: tuple[str, ...], peers: tuple[str, ...], quick: bool)
         answer.left_out = found["left_out"]
     except subprocess.TimeoutExpired:
         answer.error = f"it took more than {PATIENCE:g} s"
-    except (subprocess.CalledProcessError, ValueError) as error:
-        answer.error = f"{type(error).__name__}: {error}"[:300]
+    except subprocess.CalledProcessError as error:
+        answer.error = f"it ended with status {error.returncode}; why is in what it printed above"
+    except ValueError as error:
+        answer.error = f"what it printed is no answer: {error}"[:300]
     answer.seconds = round(time.monotonic() - clock, 1)
     return answer
 

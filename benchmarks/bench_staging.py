@@ -38,8 +38,9 @@ async def measure(rounds: int) -> list[Row]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
         client = await nats.connect(found["url"])
         stack.push_async_callback(client.close)
-        store = await client.jetstream().create_object_store(bucket)
-        stack.push_async_callback(client.jetstream().delete_object_store, bucket)
+        stream = client.jetstream(timeout=60)  # its own patience of 5 s is not enough on a machine that is busy
+        store = await stream.create_object_store(bucket)
+        stack.push_async_callback(stream.delete_object_store, bucket)
         boxes = {
             engine: await stack.enter_async_context(aio.open_session(engine=engine, limits=LIMITS))
             for engine in chosen_engines()

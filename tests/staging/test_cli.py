@@ -44,6 +44,18 @@ async def test_a_user_s_file_comes_in_and_a_result_goes_out(demo: Cli, outside: 
     assert (told["path"], told["size_bytes"], told["digest"]) == ("again", 2, digest)
 
 
+async def test_a_run_takes_staged_files_and_says_what_it_published(demo: Cli, outside: Outside) -> None:
+    bucket = await outside.make()
+    await bucket.put("data.csv", b"a,b\n1,2\n")
+    demo.env["STATION_SANDBOX_MAX_ARTIFACT_BYTES"] = "10"
+    code = "open('big', 'w').write(open('in.csv').read() * 2)"
+    done = demo("run", "--stage", "in.csv=data.csv", "-a", "big", "-c", code)
+    assert done.returncode == 0 and "in the object store: big as runs/run-" in done.stderr, done
+    (published,) = [file for file in await bucket.list() if file.name != "data.csv"]
+    assert (await bucket.get(published.name)).data == b"a,b\n1,2\n" * 2
+    assert demo("run", "--stage", "in.csv", "-c", code).returncode == 2
+
+
 async def test_files_are_listed_with_size_and_age_and_removed(demo: Cli, outside: Outside) -> None:
     bucket = await outside.make()
     await bucket.put("workflows/demo/a", b"a" * 1500)

@@ -44,6 +44,7 @@ _RUNTIME_OF_SUFFIX = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "n
 @_options.image_option
 @engine_option
 @click.option("-f", "--file", "files", metavar="PATH=SRC", multiple=True, help="Put file SRC at PATH first.")
+@click.option("--stage", metavar="PATH=KEY", multiple=True, help="Put the object store's file KEY at PATH first.")
 @click.option("-a", "--artifact", "artifacts", metavar="GLOB", multiple=True, help="Return files that match.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where artifacts are saved.")
 @click.option("-p", "--package", "packages", metavar="NAME", multiple=True, help="Install a package first.")
@@ -76,6 +77,7 @@ def command(words: Sequence[str], code: str | None, as_json: bool, **given: Any)
             "args": args,
             "env": env,
             "files": _files(given["files"], file),
+            "stage": _staged(given["stage"]),
             "stdin": None if file == "-" else source(),
             "artifacts": given["artifacts"],
             "packages": given["packages"],
@@ -118,6 +120,13 @@ def _code(file: str) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise errors.InvalidRequest(f"{file} is not UTF-8 text (byte {error.start})") from error
+
+
+def _staged(given: Sequence[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in given]
+    if wrong := [path for path, assigned, key in pairs if not (path and assigned and key)]:
+        raise click.UsageError(f"--stage {wrong[0]!r}: say --stage PATH=KEY")
+    return {path: key for path, _, key in pairs}
 
 
 def _files(given: Sequence[str], file: str | None) -> dict[str, str | bytes]:

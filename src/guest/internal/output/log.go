@@ -20,6 +20,8 @@ const (
 	maxSegments = 1 << 15
 	// Output that arrives without a change of stream is joined up to this size.
 	segmentBytes = 64 << 10
+	// What a pipe holds, unless its program has made it larger.
+	pipeBytes = 64 << 10
 )
 
 // Log holds the first and the last bytes of each stream. A position counts the bytes of both streams
@@ -130,6 +132,10 @@ func (l *Log) Pace() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pace = max(1, min(l.streams[Stdout].tailCap, l.streams[Stderr].tailCap)/2)
+	// Nobody waits for the reader once the program has ended: what was left in its pipes comes then, all at once.
+	for index := range l.streams {
+		l.streams[index].tailCap = max(l.streams[index].tailCap, l.pace+pipeBytes)
+	}
 }
 
 // Reached says that the reader has all before this position.

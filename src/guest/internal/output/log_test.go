@@ -205,3 +205,22 @@ func TestReadBeyondTheEnd(t *testing.T) {
 		t.Error("no segments are null in JSON, and have to be []")
 	}
 }
+
+// A live reader that is as far behind as it may be when the program ends, with a full pipe on each stream.
+func TestALiveReaderMissesNothingAtTheEnd(t *testing.T) {
+	for _, limit := range []int64{0, 1000, 200_000} {
+		log := NewLog(limit, limit)
+		log.Pace()
+		log.Append(Stdout, make([]byte, limit)) // the head is full
+		log.Reached(limit)
+		log.Append(Stdout, bytes.Repeat([]byte("b"), int(log.Room())))
+		log.Unpace()
+		for stream := range 2 {
+			log.Append(stream, bytes.Repeat([]byte("c"), pipeBytes))
+		}
+		log.Close()
+		if batch, _ := log.Read(limit, 1<<20); batch.Expired != 0 || !batch.Closed {
+			t.Errorf("limit %d: %d bytes are gone", limit, batch.Expired)
+		}
+	}
+}

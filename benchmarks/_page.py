@@ -13,7 +13,7 @@ from _report import Answer, Measured, Report
 _TO_PNG = """
 import sys, resvg_py
 for path in sys.argv[1:]:
-    drawn = resvg_py.svg_to_bytes(svg_path=path, zoom=2)
+    drawn = resvg_py.svg_to_bytes(svg_path=path, zoom=1.5)
     open(path.removesuffix("svg") + "png", "wb").write(bytes(drawn))
 """
 

@@ -53,7 +53,10 @@ async def read(session: Session, path: str, *, max_bytes: int, user: str | None 
             if len(got) > max_bytes:
                 raise too_large
 
-    _require(path, await session.exec(["sh", "-c", _READ, "sh", path], env=_PLAIN, user=user, on_output=take))
+    ended = await session.exec(["sh", "-c", _READ, "sh", path], env=_PLAIN, user=user, on_output=take)
+    _require(path, ended)
+    if len(got) != ended.stdout_total_bytes:
+        raise errors.FileError(f"{errors.printable(path)[:200]}: only {len(got)} of its bytes came; try again")
     return bytes(got)
 
 

@@ -45,8 +45,8 @@ from .options import SessionOptions
 WORKFLOW = "inspect_ai"
 _MOST_KEPT_BYTES = 64 << 20
 """of one stream; the guest keeps it in memory"""
-
 _SERVER = ["inspect-sandbox-tools", "start-server"]
+_MOST_SAID_BYTES = 64 << 10
 _AND_SAY, _SAID = '"$@"; echo "ended with $?"', re.compile(rb"ended with (\d+)\n\Z")
 
 
@@ -75,7 +75,7 @@ class HoldfastSandbox(SandboxEnvironment):
 
     @classmethod
     def default_concurrency(cls) -> int | None:
-        return 2 * len(os.sched_getaffinity(0))
+        return 2 * (os.cpu_count() or 1)
 
     @classmethod
     async def sample_init(
@@ -188,7 +188,7 @@ class HoldfastSandbox(SandboxEnvironment):
                 said, since = b"", 0
                 while not (found := _SAID.search(said)):
                     read = await process.read(since, wait=10)
-                    said, since = said + read.stdout + read.stderr, read.next
+                    said, since = (said + read.stdout + read.stderr)[-_MOST_SAID_BYTES:], read.next
                     if read.ended:
                         return answers.result(await process.wait())
             except BaseException:

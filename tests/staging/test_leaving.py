@@ -173,3 +173,56 @@ async def test_without_a_store_the_error_says_what_to_set(
         await box.write("a", b"a")
         with pytest.raises(errors.StagingUnavailable, match="HOLDFAST_NATS_URL"):
             await box.publish("a")
+
+
+async def cancelled_after(passes: int, work: Callable[[], Awaitable[object]]) -> bool:
+    """Whether `work` was cut off after so many turns of the event loop."""
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+
+            async def cut() -> None:
+                for _ in range(passes):
+                    await anyio.sleep(0.0005)
+                scope.cancel()
+
+            tasks.start_soon(cut)
+            await work()
+            tasks.cancel_scope.cancel()
+    return scope.cancelled_caught
+
+
+async def test_at_whatever_moment_a_put_is_cancelled_one_whole_file_is_there(
+    store: Store, outside: Outside, bucket: str
+) -> None:
+    place, small, large = Place(bucket, "file"), b"small", bytes(3 * PIECE)
+    await put(store, place, small)
+    outcomes: set[tuple[bool, bool]] = set()
+    for passes in range(40):
+        before = await get(store, place)
+        after = large if before == small else small
+        cut = await cancelled_after(passes, lambda after=after: put(store, place, after))  # type: ignore[misc]
+        now = await get(store, place)
+        assert now == after or (cut and now == before)
+        assert await outside.pieces() == (3 if now == large else 1)
+        outcomes.add((cut, now == after))
+    assert (True, False) in outcomes and (False, True) in outcomes
+
+
+async def test_at_whatever_moment_a_stage_is_cancelled_one_whole_file_is_there(
+    box: aio.Session, store: Store, outside: Outside, bucket: str
+) -> None:
+    for name in ("even", "odd"):
+        await put(store, Place(bucket, name), name.encode() * PIECE)
+    await box.stage("even", "in/file")
+    current, outcomes = "even", set[bool]()
+    for passes in range(0, 80, 2):
+        new = "odd" if current == "even" else "even"
+        cut = await cancelled_after(passes, lambda new=new: box.stage(new, "in/file"))  # type: ignore[misc]
+        now = await box.read("in/file", max_bytes=1)
+        assert now == new[:1].encode() or (cut and now == current[:1].encode())
+        current = new if now == new[:1].encode() else current
+        assert await box.read("in/file") == current.encode() * PIECE
+        assert (await box.exec("ls -A in")).stdout == "file\n"
+        outcomes.add(cut)
+    assert outcomes == {True, False}
+    assert await outside.consumers() == 0

@@ -145,7 +145,7 @@ async def test_permissions_of_the_server_hold_and_are_named(way: pytest.MonkeyPa
     )
     documented = (
         f'["$O.{bucket}.>", "$JS.API.STREAM.MSG.GET.OBJ_{bucket}", "$JS.API.STREAM.PURGE.OBJ_{bucket}", '
-        f'"$JS.API.STREAM.CREATE.OBJ_{bucket}", "$JS.API.CONSUMER.CREATE.OBJ_{bucket}", '
+        f'"$JS.API.STREAM.CREATE.OBJ_{bucket}", "$JS.API.CONSUMER.CREATE.OBJ_{bucket}.>", '
         f'"$JS.API.CONSUMER.MSG.NEXT.OBJ_{bucket}.>", "$JS.API.CONSUMER.DELETE.OBJ_{bucket}.>"]'
     )
     config = f"""authorization {{ users: [

@@ -13,7 +13,7 @@ import anyio
 from .. import errors
 from .answers import failure, no_bucket
 from .link import Link, Mailbox, status
-from .objects import stream
+from .objects import new_nuid, stream
 
 _CLEANING_SECONDS = 5.0
 
@@ -21,7 +21,7 @@ _CLEANING_SECONDS = 5.0
 class Messages:
     """What a consumer delivers. Get it from `messages`."""
 
-    def __init__(self, link: Link, bucket: str, name: str, total: int, ahead: int, box: Mailbox | None = None) -> None:
+    def __init__(self, link: Link, bucket: str, name: str, total: int, ahead: int, box: Mailbox) -> None:
         self._link, self._box, self._ahead = link, box, ahead
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream(bucket)}.{name}"
         self.total = total
@@ -40,7 +40,6 @@ class Messages:
         Raises:
             StagingLost: it did not come in time, or is not the next one.
         """
-        assert self._box is not None
         # Half of what may be on its way is asked for anew when the other half is here.
         while self._asked < self.total and self._asked - self._got <= self._ahead // 2:
             batch = min(max(1, self._ahead // 2), self.total - self._asked)
@@ -85,7 +84,9 @@ def time(message: Any) -> float:
 @asynccontextmanager
 async def messages(link: Link, bucket: str, subject: str, *, last: bool = False, ahead: int) -> AsyncIterator[Messages]:
     """All messages of a subject, or the last one of each that a wildcard stands for; none where there is no bucket."""
+    name = new_nuid()  # ours, so that it can be removed even when the answer to its making did not come
     config = {
+        "name": name,
         "deliver_policy": "last_per_subject" if last else "all",
         "ack_policy": "none",
         "filter_subject": subject,
@@ -93,20 +94,16 @@ async def messages(link: Link, bucket: str, subject: str, *, last: bool = False,
         "num_replicas": 1,
         "inactive_threshold": int((link.patience + 30) * 1e9),
     }
-    made = await link.ask(
-        f"$JS.API.CONSUMER.CREATE.{stream(bucket)}", {"stream_name": stream(bucket), "config": config}
-    )
-    if no_bucket(made):
-        yield Messages(link, bucket, "", 0, ahead)
-        return
-    if "error" in made:
-        raise failure(made, link.address)
-    try:
-        name, total = str(made["name"]), int(made["num_pending"])
-    except (KeyError, TypeError, ValueError):
-        raise errors.StagingLost(f"the object store at {link.address} sent an answer that is none") from None
+    request = {"stream_name": stream(bucket), "config": config}
     async with link.mailbox() as box:
         try:
+            made = await link.ask(f"$JS.API.CONSUMER.CREATE.{stream(bucket)}.{name}", request)
+            if "error" in made and not no_bucket(made):
+                raise failure(made, link.address)
+            try:
+                total = 0 if no_bucket(made) else int(made["num_pending"])
+            except (KeyError, TypeError, ValueError):
+                raise errors.StagingLost(f"the object store at {link.address} sent an answer that is none") from None
             yield Messages(link, bucket, name, total, ahead, box)
         finally:
             # It would end by itself, only later; so nobody waits for the answer.

@@ -19,6 +19,8 @@ from _measure import ROOT
 from _page import write_pages
 from _report import Answer, Measured, Report
 
+from holdfast.guest.binary import guest_path
+
 FOLDER = Path(__file__).parent
 BUSY = 0.5
 ORDER = (
@@ -117,6 +119,7 @@ def _run(options: argparse.Namespace, wanted: tuple[str, ...]) -> Report:
     names = {"all": _peers.NAMES, "none": ()}.get(options.peers, tuple(options.peers.split(",")))
     peers = _peers.prepare(tuple(name for name in names if name in _peers.NAMES)) if "docker" in there else {}
     able = [name for name, version in peers.items() if not version.startswith("not here")]
+    guest_path()  # builds it now if it must be, and not in the middle of a measurement
     machine = _machine.describe(there)
     say(f"{machine.cpu}, {machine.cores} cores, load {machine.load_before}; engines: {', '.join(there) or 'none'}")
     for name, reason in {**missing, **{n: v for n, v in peers.items() if n not in able}}.items():

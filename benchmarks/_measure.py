@@ -8,7 +8,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -118,7 +118,8 @@ class Contest:
     works: dict[str, Work] = field(default_factory=dict[str, Work])
     who: dict[str, Who] = field(default_factory=dict[str, Who])
     goals: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    warm_up: bool = True
+    warm_up: Collection[Who] = ("ours", "floor", "peer")
+    """whose first runs do not count"""
 
     def ours(self, name: str, work: Work, baseline: str = "", goal: str = "") -> None:
         self._add(name, work, "ours")
@@ -136,7 +137,10 @@ class Contest:
 
     async def in_turns(self, rounds: int, seconds: float | None = None) -> list[Row]:
         """Milliseconds of each. Rounds end early when `seconds` are over, but there are three at least."""
-        return self._marked(await in_turns(self.works, rounds, self.goals, seconds, self.title, self.warm_up))
+        return self._marked(await in_turns(self.works, rounds, self.goals, seconds, self.title, self._cold()))
+
+    def _cold(self) -> set[str]:
+        return {name for name, who in self.who.items() if who not in self.warm_up}
 
     async def throughput(self, operations: int, rounds: int) -> list[Row]:
         return self._marked(await throughput(self.works, operations, rounds, self.goals))
@@ -157,12 +161,12 @@ async def in_turns(
     goals: dict[str, tuple[str, str]] | None = None,
     seconds: float | None = None,
     title: str = "",
-    warm_up: bool = True,
+    cold: Collection[str] = (),
 ) -> list[Row]:
     """Milliseconds of each, round by round, so that noise hits all of them alike. Goals: name -> baseline, goal."""
     out = rows_with_goals(rows, "ms", goals)
     working = dict(rows)
-    for name in rows if warm_up else ():
+    for name in (name for name in rows if name not in cold):
         for _ in range(1 if quick() else 3):
             took = await _timed(name, working)
             if took is None or took > 200:

@@ -15,13 +15,13 @@ from xml.sax.saxutils import escape
 from _report import Answer, Measured
 
 WIDTH = 860
-LEFT, RIGHT = 226, 610
+LEFT, RIGHT = 226, 580
 """of the axis; names stand before it, numbers behind it"""
 LINE, HEAD = 24, 58
 LOG_FROM = 12
 """where the largest is so many times the smallest, the axis is logarithmic"""
 ON_DOCKER = "holdfast, docker"
-PLOT_RIGHT, PLOT_HEIGHT = 615, 230
+PLOT_RIGHT, PLOT_HEIGHT = 590, 230
 
 LIGHT = {
     "ground": "#ffffff",
@@ -126,7 +126,11 @@ def picture(answer: Answer) -> str:
     y = HEAD + 20.0 * (len(title) - 1)
     under = y - 11
     for case, rows in panels:
-        drawn, height = (_lines if any(row.at is not None for row in rows) else _dots)(case, rows, y)
+        steps = {row.at for row in rows if row.at is not None}
+        if len(steps) > 1:
+            drawn, height = _lines(case, rows, y)
+        else:
+            drawn, height = _dots(", ".join([case, *map(size, steps)]), rows, y)
         parts += drawn
         y += height + 14
     style = f"{_style(LIGHT)} @media (prefers-color-scheme: dark) {{ {_style(DARK)} }}"
@@ -222,7 +226,7 @@ def _beside(row: Measured, like: Measured | None) -> str:
     if row.note:
         return _short(row.note, 26)
     if row.ratio is not None:
-        return f"{row.ratio:.2f}× {_short(row.baseline or '', 18)}"
+        return f"{row.ratio:.2f}× {_short(row.baseline or '', 22)}"
     if row.who == "peer" and like and like.median and row.median:
         times = like.median / row.median if row.unit == "op/s" else row.median / like.median
         where = "ours on docker" if like.name == ON_DOCKER else "ours"
@@ -267,7 +271,7 @@ def _lines(case: str, rows: list[Measured], top: float) -> tuple[list[str], floa
     for y, row in _apart(ends):
         x = across.at(row.at or 0)
         out.append(_rule(x + 5, up.at(row.median), PLOT_RIGHT + 18, y, "grid"))
-        words = f"{_short(row.name, 22)} {amount(row.median, unit)}"
+        words = f"{_short(row.name, 26)} {amount(row.median, unit)}"
         if row.at != max(spread):
             words += f" ({size(row.at or 0)})"
         out.append(_text(PLOT_RIGHT + 22, y + 4, words, row.who, bold=row.who == "ours", size_=11.5))

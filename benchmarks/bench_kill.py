@@ -31,7 +31,7 @@ def line(marker: str) -> str:
 
 
 async def measure(rounds: int) -> list[Row]:
-    contest = Contest("timeout over, until the last of its processes is gone", warm_up=False)
+    contest = Contest("timeout over, until the last of its processes is gone", warm_up=())
     for engine in chosen_engines():
         contest.ours(f"holdfast, {engine}", partial(_ours, engine), goal="50 ms")
     survivors: dict[str, int] = {}

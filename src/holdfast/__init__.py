@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .results import RunResult as RunResult
     from .sync import Process as Process
     from .sync import Session as Session
+    from .sync import end_agent as end_agent
     from .sync import end_workflow as end_workflow
     from .sync import list_sessions as list_sessions
     from .sync import open_session as open_session
@@ -42,6 +43,7 @@ _HOME = {
     "SandboxError": "errors",
     "Session": "sync",
     "SessionKey": "code.keys",
+    "end_agent": "sync",
     "end_workflow": "sync",
     "list_sessions": "sync",
     "open_session": "sync",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .code.manager import end_agent as end_agent
 from .code.manager import end_workflow as end_workflow
 from .code.manager import list_sessions as list_sessions
 from .code.manager import open_session as open_session
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from .tools.offer import ExecutionContext
     from .tools.toolset import Toolset
 
-__all__ = ["Process", "Session", "end_workflow", "list_sessions", "open_session", "run", "sweep", "toolset"]
+__all__ = [
+    "Process",
+    "Session",
+    "end_agent",
+    "end_workflow",
+    "list_sessions",
+    "open_session",
+    "run",
+    "sweep",
+    "toolset",
+]
 
 
 async def toolset(

@@ -106,6 +106,7 @@ def _process_method(
 
 
 run = _function(aio.run)
+end_agent = _function(aio.end_agent)
 end_workflow = _function(aio.end_workflow)
 sweep = _function(aio.sweep)
 list_sessions = _function(aio.list_sessions)

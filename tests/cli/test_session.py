@@ -185,6 +185,10 @@ def test_close_all_ends_one_workflow(cli: Cli) -> None:
     assert cli.ok("close", "--workflow", "w", "--all") == "closed 2\n"
     assert [one["id"] for one in cli.json("ps", "--json")["sessions"]] == ["w2"]
     assert cli("close", "--session", "x", "--all").returncode == 2
+    for words in (["--agent", "r1"], ["--agent", "r1", "--session", "b"], ["--agent", "r2"]):
+        cli.ok("open", *words)
+    assert cli.ok("close", "--agent", "r1", "--all") == "closed 2\n"
+    assert [one["id"] for one in cli.json("ps", "--json")["sessions"]] == ["w2", "r2"]
 
 
 def test_sweep_removes_the_dead_and_leaves_the_living(cli: Cli) -> None:

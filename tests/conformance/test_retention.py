@@ -32,6 +32,19 @@ async def test_a_kept_session_can_be_looked_at_and_runs_nothing(
     assert not await alive(box)
 
 
+async def test_the_end_of_an_agents_run_ends_its_own_sessions(open_session: Open, workflow: str) -> None:
+    run = f"{workflow}-run"
+    async with (
+        open_session(agent=run) as own,
+        open_session(agent=run, session="other") as other,
+        open_session(agent=run, workflow=workflow) as shared,
+    ):
+        assert await aio.end_agent(run, engine=own.effective.engine) == 2
+        assert [await alive(one) for one in (own, other, shared)] == [False, False, True]
+        assert await aio.end_agent(run, engine=own.effective.engine) == 0
+        await shared.close()
+
+
 async def test_a_kept_session_goes_by_its_own_clock_though_it_is_used(open_session: Open, workflow: str) -> None:
     async with open_session(workflow=workflow, keep_for=1.5) as box:
         await box.write("file", "x")

@@ -167,7 +167,8 @@ async def test_limits_are_what_the_host_holds() -> None:
         assert str(sandbox.pid) in (folders["memory"] / "cgroup.procs").read_text().split()
         for name in ("memory_mb", "processes", "cpu_millicores", "workspace_mb"):
             assert sandbox.session.effective.limits[name] == getattr(limits, name)
-        assert sandbox.session.effective.not_held == {}
+        # beside the workspace a container of `standard` may fill the disk, on storage without quotas
+        assert set(sandbox.session.effective.not_held) <= {"root_file_system_mb"}
 
 
 async def test_files_of_one_process_and_size_of_one_file() -> None:

@@ -17,12 +17,12 @@ from ._common import Command, Key, execute, takes_key
     """,
 )
 @takes_key
-@click.option("--all", "everything", is_flag=True, help="All sessions of the workflow, whatever their names.")
+@click.option("--all", "everything", is_flag=True, help="All sessions of the workflow, or of the agent.")
 def command(key: Key, everything: bool) -> int:
     """End a session, with all that is in it."""
     key.require()
-    if everything and not key.workflow:
-        raise click.UsageError("--all needs --workflow: it ends all sessions of one")
+    if everything and not (key.workflow or key.agent):
+        raise click.UsageError("--all needs --workflow or --agent: it ends all sessions of one")
 
     async def work() -> int:
         from .. import aio
@@ -31,7 +31,8 @@ def command(key: Key, everything: bool) -> int:
         from ..engines import engine
 
         if everything:
-            click.echo(f"closed {await aio.end_workflow(str(key.workflow), engine=key.engine)}")
+            end, whose = (aio.end_workflow, key.workflow) if key.workflow else (aio.end_agent, key.agent)
+            click.echo(f"closed {await end(str(whose), engine=key.engine)}")
             return 0
         wanted = resolve(key.workflow, key.agent, key.session)
         # Not opened first: a session whose guest does not answer must be closable too.

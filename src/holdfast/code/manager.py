@@ -221,12 +221,21 @@ async def end_workflow(workflow: str, *, engine: str | None = None, keep_for: fl
     Raises:
         EngineError: some could not be ended; all others were.
     """
+    return await _end(Namespace.WORKFLOW, workflow, engine, keep_for)
+
+
+async def end_agent(agent: str, *, engine: str | None = None, keep_for: float | None = None) -> int:
+    """As `end_workflow`, for the sessions of an agent's run that was part of no workflow, or kept one to itself."""
+    return await _end(Namespace.AGENT, agent, engine, keep_for)
+
+
+async def _end(namespace: Namespace, name: str, only: str | None, keep_for: float | None) -> int:
     _check_seconds(keep_for, 0)
     config = settings()
     chosen = [
         (Session(key, one, record, False, False, config), record)
-        for one, key, record in await _sessions(engine)
-        if key.namespace is Namespace.WORKFLOW and key.id == workflow
+        for one, key, record in await _sessions(only)
+        if key.namespace is namespace and key.id == name
     ]
     await sweep.each(
         partial(session.close, keep_for=record.keep_for if keep_for is None else keep_for) for session, record in chosen

@@ -37,6 +37,9 @@ _HELD_BY = {
     "root_file_system_mb": "a quota of the daemon's storage",
     "network_deny": "routes of the container's network",
 }
+_NO_QUOTA = (
+    "the daemon's storage has no quotas: programs may fill it beside the workspace; not so in the profile strict"
+)
 # What package managers need as root of the container, and what the guest needs to start programs as somebody else.
 _STANDARD_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL"]
 
@@ -168,12 +171,14 @@ class Container:
             limits["processes"] = host["PidsLimit"] - _GUEST_TASKS
         if "cpu_millicores" in limits:
             limits["cpu_millicores"] = host["CpuQuota"] * 1000 // host["CpuPeriod"]
-        if self.quota:
+        not_held: dict[str, str] = {}
+        if self.profile == "standard" and "workspace_mb" in limits:
             limits["root_file_system_mb"] = limits["workspace_mb"]
+            if not self.quota:
+                not_held["root_file_system_mb"] = _NO_QUOTA
         if self.closed:
             limits["network_deny"] = list(self.closed)
-        held_by = {name: why for name, why in _HELD_BY.items() if name in limits}
-        not_held: dict[str, str] = {}
+        held_by = {name: why for name, why in _HELD_BY.items() if name in limits and name not in not_held}
         if "memory_mb" in limits and not self.about.counts_swap:
             not_held["memory_mb"] = "holds without swap: this daemon's kernel does not count that"
         return Effective(

@@ -122,7 +122,7 @@ def picture(answer: Answer) -> str:
     """The whole SVG document."""
     panels = panels_of(answer.rows)
     parts: list[str] = []
-    title = textwrap.wrap(answer.question, 88)
+    title = textwrap.wrap(answer.question.replace("`", ""), 88)
     y = HEAD + 20.0 * (len(title) - 1)
     under = y - 11
     for case, rows in panels:
@@ -230,7 +230,7 @@ def _beside(row: Measured, like: Measured | None) -> str:
     if row.who == "peer" and like and like.median and row.median:
         times = like.median / row.median if row.unit == "op/s" else row.median / like.median
         where = "ours on docker" if like.name == ON_DOCKER else "ours"
-        return f"{times:.3g}× {where}" if times < 10 else f"{times:.0f}× {where}"
+        return f"{times:.2f}× {where}" if times < 10 else f"{times:.0f}× {where}"
     return {"floor": "floor", "peer": "peer", "ours": ""}[row.who]
 
 

@@ -45,8 +45,8 @@ async def measure(rounds: int) -> list[Row]:
                 leave_out("runc", str(error))
             client: Any = docker.from_env()
             stack.callback(client.close)
-            contest.floor("Docker API: run, remove", partial(container, client))
-            contest.ours("holdfast, docker", partial(ours, "docker"), "Docker API: run, remove", "1.0x")
+            contest.floor("Docker API: run, rm", partial(container, client))
+            contest.ours("holdfast, docker", partial(ours, "docker"), "Docker API: run, rm")
         if "dagger" in chosen_engines():
             point_to_the_testbed()
             for sdk in await stack.enter_async_context(dagger_sdk()):

@@ -97,7 +97,7 @@ async def client_of(way: str, *words: str) -> AsyncIterator[Client]:
 
 
 async def call(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
-    """A tool's result; the client holds it against the tool's own schema."""
+    """The result of a call that is no mistake; the client holds it against the tool's own schema."""
     result = await client.call_tool(name, arguments)
-    assert isinstance(result.structured_content, dict)
+    assert isinstance(result.structured_content, dict) and not result.is_error, result.structured_content
     return result.structured_content

@@ -20,7 +20,10 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_HERE = ("make ",)
 """commands that this suite is part of"""
 
-pytestmark = pytest.mark.engines
+PATIENCE = 280
+"""seconds: frameworks take their time to be imported while other tests run"""
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
 
 
 def blocks(kind: str) -> Iterator[tuple[str, str]]:
@@ -47,7 +50,7 @@ def test_python_example_runs(name: str, code: str, environment: dict[str, str], 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -60,7 +63,14 @@ def test_console_example_prints_what_it_says(name: str, text: str, environment: 
         if command.startswith(NOT_HERE):
             continue
         done = subprocess.run(
-            command, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+            command,
+            shell=True,
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         if expected:
@@ -82,7 +92,7 @@ def run_example(name: str, environment: dict[str, str]) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

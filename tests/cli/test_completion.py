@@ -49,7 +49,7 @@ def test_bash_offers_prompt_files(tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
     for name in ("coder.prompt", "notes.md", "main.py", "agents/tester.prompt"):
         (tmp_path / name).touch()
-    for command in ("agent", "tools", "doctor"):
+    for command in ("agent", "tools", "doctor", "mcp"):
         assert offered(tmp_path, command, "") == ["coder.prompt", "notes.md"]
         assert offered(tmp_path, command, "co") == ["coder.prompt"]
         assert offered(tmp_path, command, "agents/") == ["agents/tester.prompt"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import errors
+from . import _complete
 from ._common import Command, engine_option, execute, say
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _HOST, _PORT = "127.0.0.1", 8765
         holdfast mcp agent.prompt --http --port 8765
     """,
 )
-@click.argument("file", metavar="[FILE]", required=False)
+@click.argument("file", metavar="[FILE]", required=False, shell_complete=_complete.prompts)
 @click.option("--mode", type=click.Choice(["compute", "code"]), help="Without FILE: compute, or code.")
 @click.option("-r", "--runtime", metavar="RUNTIME", help="Without FILE: python, or node or bash.")
 @click.option("--workflow", metavar="ID", envvar="HOLDFAST_WORKFLOW", help="Workflow whose session the clients share.")

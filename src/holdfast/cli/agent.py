@@ -61,7 +61,7 @@ def _arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise errors.InvalidRequest(f"--input is no JSON, such as '{{\"code\": \"print(1)\"}}': {error}") from error
+        raise errors.InvalidRequest(f'--input is no JSON, such as \'{{"code": "print(1)"}}\': {error}') from error
     if not isinstance(found, dict):
         raise errors.InvalidRequest('--input is an object, such as {"code": "print(1)"}')
     return found

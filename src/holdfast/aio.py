@@ -8,7 +8,7 @@ from .code.manager import end_agent as end_agent
 from .code.manager import end_workflow as end_workflow
 from .code.manager import list_sessions as list_sessions
 from .code.manager import open_session as open_session
-from .code.session import Process as Process
+from .code.process import Process as Process
 from .code.session import Session as Session
 from .code.sweep import sweep as sweep
 from .compute.runner import run as run

@@ -13,7 +13,8 @@ from agents.sandbox.errors import PtySessionNotFoundError
 from agents.sandbox.session.pty_types import PtyExecUpdate, truncate_text_by_tokens
 
 from ... import errors
-from ...code.session import Process, Session
+from ...code.process import Process
+from ...code.session import Session
 from ...config import settings
 from ...results import EndCause, ExecResult, OutputRead
 from ..tool import failure

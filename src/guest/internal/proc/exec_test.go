@@ -322,3 +322,41 @@ func TestTheRegistryForgetsTheOldest(t *testing.T) {
 		t.Fatal("the oldest is still there")
 	}
 }
+
+func TestABurstKeepsItsSupervisorsAndThenLetsThemGo(t *testing.T) {
+	idle := func() (pids map[int]bool) {
+		pool := shared().pool
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		pids = make(map[int]bool)
+		for _, one := range pool.idle {
+			pids[one.pid] = true
+		}
+		return pids
+	}
+	together := func() {
+		var execs []*Exec
+		for range 2 * maxIdle {
+			execs = append(execs, start(t, within(shell("until [ -e go ]; do sleep 0.02; done"), 20*time.Second)))
+		}
+		gone := filepath.Join(shared().config.Workspace, "go")
+		if err := os.WriteFile(gone, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(gone)
+		for _, exec := range execs {
+			ended(t, exec)
+		}
+	}
+	together()
+	until(t, "all are back", func() bool { return len(idle()) >= 2*maxIdle })
+	first := idle()
+	together()
+	until(t, "all are back", func() bool { return len(idle()) >= 2*maxIdle })
+	for pid := range first {
+		if !idle()[pid] {
+			t.Errorf("supervisor %d was let go in the burst", pid)
+		}
+	}
+	until(t, "the surplus is gone", func() bool { return len(idle()) == maxIdle })
+}

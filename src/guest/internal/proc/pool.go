@@ -11,8 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Idle supervisors that are kept; a burst of execs makes more, which then go.
-const maxIdle = 8
+// Idle supervisors that are kept. A burst of execs makes more; they stay while it lasts, since a new one costs more than
+// an exec, and then go, since they count among the sandbox's processes.
+const (
+	maxIdle  = 8
+	maxBurst = 32
+	burst    = 2 * time.Second
+)
 
 // Pool has the supervisors, and reaps every child of the guest.
 type Pool struct {
@@ -21,6 +26,8 @@ type Pool struct {
 	mu    sync.Mutex
 	idle  []*worker
 	known map[int]*worker // by pid; whatever else is our child was orphaned by a killed supervisor
+	// a trim is on its way
+	trimming bool
 	// children that were reaped and not known
 	strangers int
 
@@ -103,15 +110,36 @@ func (p *Pool) take() (*worker, error) {
 // give takes a supervisor back that has no children left.
 func (p *Pool) give(back *worker) {
 	p.mu.Lock()
-	keep := len(p.idle) < maxIdle && p.known[back.pid] == back // not one that was killed and reaped meanwhile
+	keep := len(p.idle) < maxBurst && p.known[back.pid] == back // not one that was killed and reaped meanwhile
 	if keep {
 		back.given = time.Now()
 		p.idle = append(p.idle, back)
+		p.trimLater()
 	}
 	p.mu.Unlock()
 	if !keep {
 		back.close()
 	}
+}
+
+// trimLater is called with the lock.
+func (p *Pool) trimLater() {
+	if len(p.idle) > maxIdle && !p.trimming {
+		p.trimming = true
+		time.AfterFunc(burst, p.trim)
+	}
+}
+
+// trim lets those go that nobody needed for a while. The one at the front had the longest rest.
+func (p *Pool) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trimming = false
+	for len(p.idle) > maxIdle && time.Since(p.idle[0].given) >= burst {
+		p.idle[0].close()
+		p.idle = p.idle[1:]
+	}
+	p.trimLater()
 }
 
 func (p *Pool) warm() {

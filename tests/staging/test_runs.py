@@ -34,11 +34,15 @@ def engine(request: pytest.FixtureRequest, local: str, monkeypatch: pytest.Monke
     if request.param == "docker":
         require("images")
         monkeypatch.setenv("DOCKER_HOST", require("docker")["host"])
-    if request.param == "dagger":
-        found = require("dagger")
-        monkeypatch.setenv("DAGGER_HOST", found["hosts"]["unix"])
-        monkeypatch.setenv("_EXPERIMENTAL_DAGGER_CLI_BIN", found["cli"])
-    return str(request.param)
+    return str(request.getfixturevalue("dagger") if request.param == "dagger" else request.param)
+
+
+@pytest.fixture
+def dagger(local: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    found = require("dagger")
+    monkeypatch.setenv("DAGGER_HOST", found["hosts"]["unix"])
+    monkeypatch.setenv("_EXPERIMENTAL_DAGGER_CLI_BIN", found["cli"])
+    return "dagger"
 
 
 async def test_a_staged_file_is_there_whole(engine: str, store: Store, outside: Outside, bucket: str) -> None:
@@ -64,15 +68,22 @@ async def test_artifacts_over_the_cap_are_published(
     monkeypatch.setenv("STATION_SANDBOX_MAX_ARTIFACT_BYTES", "400000")
     result = await aio.run(WRITE, artifacts=["out/*"], engine=engine)
     assert [(one.path, one.size_bytes) for one in result.artifacts] == [("out/1", 100_000), ("out/3", 300_000)]
-    if engine == "dagger":  # where they would have to be held in memory
-        assert [one.path for one in result.artifacts_skipped] == ["out/9"] and not result.artifacts_published
-        return
     (published,) = result.artifacts_published
     assert (published.path, published.size_bytes, published.bucket) == ("out/9", 900_000, bucket)
     assert await get(store, Place(bucket, published.file_key)) == bytes([9]) * 900_000
     assert published.digest == (await outside.record(published.file_key))["digest"]
     assert result.artifacts_skipped == () and result.artifacts_unpublished == ""
     assert result.as_tool()["artifacts_published"] == [published.as_tool()]
+
+
+async def test_on_dagger_what_is_too_large_to_be_held_is_skipped(
+    dagger: str, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATION_SANDBOX_MAX_ARTIFACT_BYTES", "1000")
+    code = "open('fits', 'wb').write(bytes(40_000_000)); open('larger', 'wb').write(bytes(70_000_000))"
+    result = await aio.run(code, artifacts=["fits", "larger"], engine=dagger)
+    assert [(one.path, one.size_bytes) for one in result.artifacts_published] == [("fits", 40_000_000)]
+    assert [(one.path, one.size_bytes) for one in result.artifacts_skipped] == [("larger", 70_000_000)]
 
 
 async def test_without_a_store_they_are_skipped_and_with_one_that_fails_too(

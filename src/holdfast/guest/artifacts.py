@@ -26,9 +26,9 @@ class Publisher(AbstractAsyncContextManager["Publisher"], Protocol):
 class Artifacts:
     """What came so far."""
 
-    def __init__(self, max_bytes: int, max_count: int, publisher: Publisher | None) -> None:
+    def __init__(self, max_bytes: int, max_count: int, publishable: int, publisher: Publisher | None) -> None:
         self._inline, self._count = max_bytes, max_count
-        self._room = max_bytes + (publisher.max_bytes if publisher else 0)
+        self._room = max_bytes + publishable
         self._publisher = publisher
         self._open: protocol.ArtifactFound | None = None
         self._got = 0

@@ -25,6 +25,7 @@ _SLACK_BYTES = 8 << 20
 """of an answer: what is neither output nor artifacts"""
 _MAX_RECORDED_STDIN = 256 << 20
 _MAX_RECORDED_STAGED = 64 << 20
+"""what comes from the store, and what goes there, where all is held in memory"""
 _PUBLISHED_BYTES_PER_SECOND = 4e6
 """how slow artifacts may be published"""
 
@@ -99,8 +100,9 @@ class OneShot:
         self._stream, self._order = stream, order
         self._replay = stream if isinstance(stream, ReplayStream) else None
         self._live = order.on_output is not None and self._replay is None
-        # An engine that gives all at once would have to hold them in memory.
-        self._publisher = order.publisher if self._replay is None else None
+        self._publishable = order.publisher.max_bytes if order.publisher else 0
+        if self._replay is not None:
+            self._publishable = min(self._publishable, _MAX_RECORDED_STAGED)
         self._connection: Connection
         self._call: Call
 
@@ -108,13 +110,12 @@ class OneShot:
         """Say hello, the request and all of the files. Does not wait for the guest: it has all that it needs."""
         self._connection = await Connection.start(self._stream, replay=self._replay is not None)
         self._call = self._connection.call()
-        publishable = self._publisher.max_bytes if self._publisher else 0
-        await self._call.request(self._order.request(self._live, publishable))
+        await self._call.request(self._order.request(self._live, self._publishable))
         for content in self._order.files.values():
             await self._call.send_data(content)
         await self._send_staged()
         if self._replay is not None:
-            self._replay.max_answer_bytes = self._order.max_answer_bytes
+            self._replay.max_answer_bytes = self._order.max_answer_bytes + self._publishable
             if self._order.stdin is not None:
                 await self._call.send_data(await _all(self._order.stdin))
         if self._replay is not None or self._order.stdin is None:
@@ -159,7 +160,8 @@ class OneShot:
     async def _collect(self, deadline: Deadline) -> Outcome:
         command = self._order.command
         stdout, stderr = Kept(command.stdout_cap_bytes), Kept(command.stderr_cap_bytes)
-        artifacts = Artifacts(self._order.max_artifact_bytes, self._order.max_artifacts, self._publisher)
+        order = self._order
+        artifacts = Artifacts(order.max_artifact_bytes, order.max_artifacts, self._publishable, order.publisher)
         while True:
             kind, payload = await self._call.receive()
             if kind is Kind.MESSAGE:

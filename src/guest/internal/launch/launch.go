@@ -1,5 +1,5 @@
-// Package launch is what the guest does on the host, before there is a sandbox: it stands between unshare, which gave it
-// a mount namespace of its own, and bubblewrap, which it becomes.
+// Package launch is what the guest does on the host, before there is a sandbox: it stands before bubblewrap, which it
+// becomes, in a mount namespace of its own.
 package launch
 
 import (
@@ -13,6 +13,7 @@ import (
 
 // plan is the argument of `guest launch`; bubblewrap.py writes it.
 type plan struct {
+	Unshare bool     // leave the host's mount namespace; else unshare did it, since users need a user namespace too
 	Join    []string // cgroup files that take a process in
 	Mount   string   // folder for the sandbox's one tmpfs
 	Options string   // of the tmpfs
@@ -23,11 +24,20 @@ type plan struct {
 
 // Launch only returns if it fails.
 func Launch(argument string) error {
-	// A cgroup of version 1 takes in the thread that asks, so it must be the one that becomes bubblewrap.
+	// A cgroup of version 1 takes in the thread that asks, and so does a namespace: it must be the one that becomes
+	// bubblewrap.
 	runtime.LockOSThread()
 	var p plan
 	if err := json.Unmarshal([]byte(argument), &p); err != nil {
 		return fmt.Errorf("plan: %w", err)
+	}
+	if p.Unshare {
+		if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("a mount namespace cannot be had: %w", err)
+		}
+		if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("mounts cannot be made private: %w", err)
+		}
 	}
 	for _, file := range p.Join {
 		if err := os.WriteFile(file, []byte("0"), 0); err != nil {

@@ -2,7 +2,7 @@
 
 The launcher joins the cgroups, mounts one tmpfs with a limit on bytes and on files, and becomes bubblewrap:
 
-    unshare -m ── guest launch ── bwrap ── guest (PID 1 of the sandbox) ── supervisors ── programs
+    guest launch ── bwrap ── guest (PID 1 of the sandbox) ── supervisors ── programs
 
 Inside, everything is read-only but that tmpfs: the workspace, /tmp, the home folder and /dev/shm share its limits.
 """
@@ -52,6 +52,7 @@ class Launch:
         if limits.max_files is not None:
             options.append(f"nr_inodes={limits.max_files + 8}")
         plan = {
+            "unshare": root,
             "join": [str(path) for path in self.cgroup.join] if self.cgroup else [],
             "mount": str(self.state / "mnt"),
             "options": ",".join(options),
@@ -59,10 +60,9 @@ class Launch:
             "owner": USER if root else None,
             "command": [_path_of("bwrap"), *self._bubblewrap(root)],
         }
-        return [
-            *(_path_of("unshare") or "unshare", "--mount", *(() if root else ("--map-root-user",)), "--"),
-            *(str(self.guest), "launch", json.dumps(plan)),
-        ]
+        # An ordinary user gets a namespace to mount in only with one of users, and a program with threads gets none.
+        namespaces = [] if root else [_path_of("unshare") or "unshare", "--mount", "--map-root-user", "--"]
+        return [*namespaces, str(self.guest), "launch", json.dumps(plan)]
 
     def _bubblewrap(self, root: bool) -> list[str]:
         mount = self.state / "mnt"
@@ -85,7 +85,7 @@ class Launch:
         if self.info_fd is not None:
             arguments += ["--info-fd", str(self.info_fd)]
         foreign = runtimes.foreign_folders()
-        arguments += _folders(Path("/etc/x"), Path("/.holdfast/x"), Path(HOME), Path(self.spec.workspace), *foreign)
+        arguments += _folders(Path("/.holdfast/x"), Path(HOME), Path(self.spec.workspace), *foreign)
         arguments += [*_system(), *_etc(self.state)]
         for folder in foreign:
             arguments += ["--ro-bind", str(folder), str(folder)]
@@ -168,12 +168,14 @@ def _system() -> list[str]:
 
 def _etc(state: Path) -> list[str]:
     """What programs look for in /etc; nothing that tells of this machine's users or secrets."""
-    arguments: list[str] = []
-    for name in ("ld.so.cache", "alternatives", "localtime", "mime.types"):
+    arguments = ["--ro-bind", str(state / "etc"), "/etc"]
+    for name in ETC_OF_HOST:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    for name in ETC:
-        arguments += ["--ro-bind", str(state / "etc" / name), f"/etc/{name}"]
     return arguments
+
+
+ETC_OF_HOST = ("alternatives", "ld.so.cache", "localtime", "mime.types")
+"""bound onto what is empty in the state folder, and stays so where the host has none"""
 
 
 ETC = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EngineFailed
-from .bubblewrap import ETC
+from .bubblewrap import ETC, ETC_OF_HOST
 
 
 def state_folder() -> Path:
@@ -38,6 +38,10 @@ def prepare() -> Path:
             raise EngineFailed(f"{folder} belongs to somebody else; set HOLDFAST_STATE_DIR to a folder of yours")
         for name in ("sessions", "mnt", "etc"):
             (folder / name).mkdir(mode=0o755, exist_ok=True)
+        for name in ETC_OF_HOST:
+            path = folder / "etc" / name
+            if not path.exists():
+                path.mkdir(exist_ok=True) if Path("/etc", name).is_dir() else path.touch()
         for name, text in ETC.items():
             path = folder / "etc" / name
             if not path.is_file() or path.read_text() != text:

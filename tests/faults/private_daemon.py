@@ -40,7 +40,8 @@ class PrivateDaemon:
         self._end_containerd()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                ["dockerd", "--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec", "-H", self.host,
+                # In a network of its own: with --bridge=none a daemon removes docker0, whosever it is.
+                ["unshare", "--net", "dockerd", "--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec", "-H", self.host,
                  "--pidfile", f"{self.folder}/pid", "--bridge=none", "--iptables=false", "--ip6tables=false"],
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip

@@ -30,6 +30,7 @@ type Result struct {
 	Artifacts        []artifact     `json:"artifacts"`
 	Skipped          []skipped      `json:"artifacts_skipped"`
 	SkippedCount     int64          `json:"artifacts_skipped_count"`
+	Published        []skipped      `json:"artifacts_published"` // none: a job has no object store
 	Unlisted         bool           `json:"artifacts_unlisted"`
 	Cached           bool           `json:"cached"`
 	Limits           map[string]any `json:"limits"`
@@ -58,7 +59,7 @@ func (j *Job) result(found *heard) Result {
 		StdoutTotalBytes: ended.Stdout.TotalBytes, StderrTotalBytes: ended.Stderr.TotalBytes,
 		PeakMemoryBytes: ended.PeakMemoryBytes, LeftProcesses: []string{},
 		Runtime: j.spec.Runtime, Engine: j.spec.Engine, Limits: j.limits(),
-		Artifacts: found.artifacts, Skipped: []skipped{}, SkippedCount: found.ended.SkippedCount, Unlisted: found.ended.Unlisted,
+		Artifacts: found.artifacts, Skipped: []skipped{}, Published: []skipped{}, SkippedCount: found.ended.SkippedCount, Unlisted: found.ended.Unlisted,
 	}
 	var lossy [2]bool
 	result.Stdout, lossy[0] = text(found.streams[0], ended.Stdout)

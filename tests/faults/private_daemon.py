@@ -41,8 +41,9 @@ class PrivateDaemon:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 # In a network of its own: with --bridge=none a daemon removes docker0, whosever it is.
-                ["unshare", "--net", "dockerd", "--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec", "-H", self.host,
-                 "--pidfile", f"{self.folder}/pid", "--bridge=none", "--iptables=false", "--ip6tables=false"],
+                ["unshare", "--net", "dockerd", "-H", self.host, "--pidfile", f"{self.folder}/pid",
+                 "--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec",
+                 "--bridge=none", "--iptables=false", "--ip6tables=false"],
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         end = time.monotonic() + _PATIENCE

@@ -6,7 +6,7 @@ import json
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.lowlevel
@@ -147,19 +147,24 @@ async def test_a_body_of_100_mb_is_refused_and_one_of_5_mb_is_not() -> None:
             assert (await answer(stream))[0] == 413  # by what it says of itself; not one byte is waited for
             await closed(stream)
         async with await anyio.connect_tcp("127.0.0.1", port) as stream, anyio.create_task_group() as tasks:
+            sent = 0
 
             async def flood() -> None:  # without a length
+                nonlocal sent
                 piece = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
                 try:
                     for _ in range(100):
                         await stream.send(piece)
+                        sent += 1
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
 
             await stream.send(head(port, Content_Length=None, Transfer_Encoding="chunked"))
             tasks.start_soon(flood)
-            assert (await answer(stream))[0] == 413
+            with suppress(anyio.BrokenResourceError):  # the end of the connection may overtake what was said before it
+                assert (await answer(stream))[0] == 413
             await closed(stream)
+        assert sent < 100
         large = INITIALIZE + b" " * (5 << 20)
         assert (await exchange(port, head(port, large) + large))[0] == 200
 

@@ -25,7 +25,6 @@ from .process import Process
 from .transfer import MAX_FILES, Copied, OnTransfer
 
 if TYPE_CHECKING:
-    from ..staging.reach import Reach
     from ..staging.sessions import Staged
 
 Words = str | Sequence[str]
@@ -368,11 +367,12 @@ class Session:
             FileTooLarge, WorkspaceFull: it does not fit; nothing was read.
         """
         from ..staging import sessions
+        from ..staging.reach import of_session
         from ..staging.store import open_store
 
         with self.span("stage_file"):
             async with open_store(self._settings) as store:
-                reach = self._reach()
+                reach = of_session(self._settings, self.key)
                 return await sessions.stage(
                     self, store, reach, key, path, bucket=bucket, overwrite=overwrite, tell=on_progress
                 )
@@ -388,18 +388,13 @@ class Session:
         """Put a file of the workspace into the object store, under `key` or else under its path. It replaces what has
         this key when all of it is there; a call that fails or is cancelled leaves nothing in the store."""
         from ..staging import sessions
+        from ..staging.reach import of_session
         from ..staging.store import open_store
 
         with self.span("publish_file"):
             async with open_store(self._settings) as store:
-                return await sessions.publish(self, store, self._reach(), path, key, bucket=bucket, tell=on_progress)
-
-    def _reach(self) -> Reach:
-        from ..staging.reach import everything, own_prefix
-
-        ids = {self.key.namespace: self.key.id}
-        own = own_prefix(self._settings, ids.get(Namespace.WORKFLOW), ids.get(Namespace.AGENT))
-        return everything(self._settings, own)
+                reach = of_session(self._settings, self.key)
+                return await sessions.publish(self, store, reach, path, key, bucket=bucket, tell=on_progress)
 
     async def status(self) -> StatusReport:
         """How long it has been up and idle, what runs, how full the workspace is."""

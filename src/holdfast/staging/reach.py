@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from .. import asked
 from ..asked import short
+from ..code.keys import Namespace, SessionKey
 from ..config import Settings
 from ..errors import InvalidRequest, PolicyError
 
@@ -135,6 +136,12 @@ def everything(settings: Settings, own: str = "") -> Reach:
     """What the person at the command line may reach; `own` is where keys begin that are not whole."""
     anywhere = (Place(_ALL, _ALL),)
     return Reach(bucket=settings.staging_bucket, own=own, base=settings.staging_prefix, read=anywhere, write=anywhere)
+
+
+def of_session(settings: Settings, key: SessionKey) -> Reach:
+    """What whoever holds a session may reach; keys begin with those of its workflow or agent."""
+    ids = {key.namespace: key.id}
+    return everything(settings, own_prefix(settings, ids.get(Namespace.WORKFLOW), ids.get(Namespace.AGENT)))
 
 
 def _grants(settings: Settings, given: tuple[str, ...]) -> tuple[Place, ...]:

@@ -40,7 +40,7 @@ guest-test: .venv/ready ## the guest's own tests, under the race detector where 
 bench: .venv/ready ## measure ours, the peers and the floors, and write docs/benchmarks: 20 quiet minutes
 	@$(BIN)/python -m benchmarks --write docs/benchmarks
 
-bench-quick: .venv/ready ## the same with few rounds, in 3 minutes, on the terminal only
+bench-quick: .venv/ready ## the same with few rounds, in 4 minutes, on the terminal only
 	@$(BIN)/python -m benchmarks --quick
 
 bench-guest: .venv/ready ## the guest's Go benchmarks, and the instructions of one exec in the client

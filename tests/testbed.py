@@ -42,15 +42,16 @@ def require(part: str) -> Section:
     """The settings of a part that is up; ends the test if it is not."""
     found = settings.read()
     if found is None:
-        _without(f"The testbed is not up. Next: call testbed/up {part}.")
+        without(f"The testbed is not up. Next: call testbed/up {part}.")
     section = cast("Section | None", found.get(part))
     if section is None:
         why = f"testbed/up did not bring {part} up. Next: call testbed/up {part}."
-        _without(found.get("missing", {}).get(part, why))
+        without(found.get("missing", {}).get(part, why))
     return section
 
 
-def _without(reason: str) -> NoReturn:
+def without(reason: str) -> NoReturn:
+    """What a test needs is missing: it is skipped with the reason, and with CI=true it fails."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

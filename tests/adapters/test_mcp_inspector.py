@@ -12,11 +12,12 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from testbed.cache import default_root
+from tests.testbed import without
 
 from .mcp_host import HOLDFAST, PATIENCE, serving
 
@@ -35,7 +36,7 @@ def inspector() -> Path:
     folder = root / "built" / PACKAGE.rpartition("/")[2]
     program = folder / "node_modules" / ".bin" / "mcp-inspector"
     if not shutil.which("npm"):
-        _without("npm is not installed")
+        without("npm is not installed")
     (root / "built").mkdir(parents=True, exist_ok=True)
     with (root / "inspector.lock").open("w") as lock:  # several workers of pytest may come here at once
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -49,7 +50,7 @@ def _install(folder: Path) -> None:
         options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", f"--prefix={work}"]
         done = subprocess.run(["npm", "install", *options, PACKAGE], capture_output=True, text=True, check=False)
         if done.returncode:
-            _without(f"npm cannot install {PACKAGE}: {done.stderr[-500:]}")
+            without(f"npm cannot install {PACKAGE}: {done.stderr[-500:]}")
         Path(work, "node_modules").rename(_emptied(folder) / "node_modules")
 
 
@@ -57,12 +58,6 @@ def _emptied(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder
-
-
-def _without(reason: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
 
 
 def asked(inspector: Path, target: list[str], *words: str) -> dict[str, Any]:

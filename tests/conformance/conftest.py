@@ -6,7 +6,6 @@ with CI=true. A test that needs what an engine declares it cannot do (`requires`
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import tempfile
@@ -21,7 +20,7 @@ import pytest
 from holdfast import aio, engines
 from holdfast.abc import Capability, Engine, EngineStatus, SandboxSpec
 from holdfast.engines.fake import FakeEngine
-from tests.testbed import require
+from tests.testbed import require, without
 
 from . import host
 from .programs import PROBES, install
@@ -91,10 +90,7 @@ def checked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         made = engines.engine(name)
         status = anyio.run(made.check)
         if not status.available:
-            reason = f"{made.name}: {status.reason}. {status.fix}"
-            if os.environ.get("CI") == "true":
-                pytest.fail(reason, pytrace=False)
-            pytest.skip(reason)
+            without(f"{made.name}: {status.reason}. {status.fix}")
         wanted = {capability for one in request.node.iter_markers("requires") for capability in one.args}
         if missing := sorted(wanted - status.capabilities):
             pytest.skip(f"{made.name} does not claim: {', '.join(missing)}")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import pytest
 
 from tests.faults.host import beneath
+from tests.testbed import without
 
 IMAGE = "holdfast-tests/tools:1"
 _TOOLS = ("/bin/sh", "/bin/sleep", "/bin/echo", "/bin/cat")
@@ -118,4 +118,4 @@ def _libraries(program: str) -> list[str]:
 
 def require_private_daemon() -> None:
     if os.geteuid() != 0 or not shutil.which("dockerd"):
-        pytest.skip("a daemon of one's own needs root and dockerd")
+        without("a daemon of one's own needs root and dockerd")

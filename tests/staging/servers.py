@@ -16,7 +16,6 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from tests.testbed import require
+from tests.testbed import require, without
 
 _PATIENCE = 20.0
 
@@ -35,7 +34,7 @@ def server(config: str, scheme: str = "nats") -> Iterator[str]:
     require("nats")
     program = shutil.which("nats-server")
     if program is None:
-        pytest.skip("a server of one's own needs nats-server")
+        without("a server of one's own needs nats-server")
     folder = Path(tempfile.mkdtemp(prefix="hf-nats-"))
     (folder / "conf").write_text(f'jetstream {{ store_dir: "{folder}/store" }}\n{config}\n')
     with (folder / "log").open("wb") as log:
